@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PAWL_ABI_COMMAND_H
+#define PAWL_ABI_COMMAND_H
+
+/* The records of the two rings of a lane. Little endian, every record a multiple of 8 bytes,
+ * reserved fields written zero and ignored. FORMAT.md draws them.
+ *
+ * Commands (client -> broker). Each begins with struct pawl_cmd. `seq` starts at 1 and grows by one
+ * for each command of the lane; {session, lane, seq} is the identity of the operation. After a
+ * re-attach the client submits every command that is still open again, in order of seq, under its
+ * old seq: the broker answers what its log knows and applies what it does not. That is the whole
+ * protocol of recovery.
+ *
+ * Completions (broker -> client). An answer carries the seq of its command. Answers may come in
+ * another order than their commands; deliveries of one lane come in the order of their grants,
+ * durable and relaxed ones each. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pawl.h"
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+enum pawl_cmd_type {
+    PAWL_CMD_NONE = 0,
+    PAWL_CMD_SEND = 1,      /* struct pawl_cmd_send */
+    PAWL_CMD_RECEIVE = 2,   /* struct pawl_cmd_receive + u64 queue[queue_count] */
+    PAWL_CMD_SUBSCRIBE = 3, /* struct pawl_cmd_receive: standing, max = credit; answered at once */
+    PAWL_CMD_STOP = 4,      /* struct pawl_cmd_one: value = seq of a RECEIVE or SUBSCRIBE to end */
+    PAWL_CMD_ACK = 5,       /* struct pawl_cmd_settle, all of these */
+    PAWL_CMD_NACK = 6,
+    PAWL_CMD_RELEASE = 7,
+    PAWL_CMD_REJECT = 8,
+    PAWL_CMD_DEFER = 9,
+    PAWL_CMD_RENEW = 10,
+    PAWL_CMD_ACK_ID = 11,       /* struct pawl_cmd_message: queue and id */
+    PAWL_CMD_CANCEL = 12,       /* struct pawl_cmd_message */
+    PAWL_CMD_RESTORE = 13,      /* struct pawl_cmd_message */
+    PAWL_CMD_QUEUE_FIND = 14,   /* struct pawl_cmd_queue: name -> value = queue number */
+    PAWL_CMD_QUEUE_CREATE = 15, /* struct pawl_cmd_queue */
+    PAWL_CMD_QUEUE_ALTER = 16,
+    PAWL_CMD_QUEUE_DROP = 17,
+    PAWL_CMD_QUEUE_PAUSE = 18,
+    PAWL_CMD_QUEUE_RESUME = 19,
+    PAWL_CMD_QUEUE_PURGE = 20, /* value = how many */
+    PAWL_CMD_QUEUE_STAT = 21,  /* data = struct pawl_queue_stat */
+    PAWL_CMD_QUEUE_LIST = 22,  /* name = after; max; data = struct pawl_queue_stat[] */
+    PAWL_CMD_SCAN = 23,        /* struct pawl_cmd_scan; data = struct pawl_record[] */
+    PAWL_CMD_PEEK = 24, /* struct pawl_cmd_message; data = bytes at offset; value = all bytes */
+    PAWL_CMD_METRICS =
+        25, /* struct pawl_cmd_one: value = offset; data = text from there, value = all */
+    PAWL_CMD_TYPES
+};
+
+/* pawl_cmd.flags */
+#define PAWL_CMD_RESUBMIT 1u /* was submitted to an earlier attachment under the same seq */
+
+struct pawl_cmd {
+    uint32_t bytes; /* of the record, this included; multiple of 8 */
+    uint16_t type;
+    uint16_t flags;
+    uint64_t seq;
+    uint64_t deadline; /* broker's boot clock; never decided at or after it. 0: none */
+    uint32_t open; /* seq - oldest seq of the lane without an answer: what the window must keep */
+    uint32_t reserved;
+};
+
+/* pawl_cmd_send.flags */
+#define PAWL_SEND_TIMES 1u /* struct pawl_cmd_send_times stands before the variable part */
+
+/* Variable part, without gaps: key, ordering key, headers, body; then zeros up to a multiple of 8.
+ * Headers are encoded as u8 name bytes (1..255), u16 value bytes, name, value, one after the other.
+ */
+struct pawl_cmd_send {
+    struct pawl_cmd head;
+    uint64_t queue;
+    uint32_t body_bytes;
+    uint16_t headers_bytes;
+    uint8_t key_bytes, ordering_key_bytes;
+    uint8_t priority;
+    uint8_t flags;
+    uint16_t reserved[3];
+};
+struct pawl_cmd_send_times {
+    uint64_t delay_ns;
+    uint64_t at_wall_ns; /* 0: delay_ns counts */
+    uint64_t ttl_ns;     /* 0: the queue's */
+};
+
+#define PAWL_QUEUES_A_RECEIVE_MAX 16u
+struct pawl_cmd_receive {
+    struct pawl_cmd head;
+    uint64_t wait_ns;    /* 0: look once; UINT64_MAX: no end */
+    uint64_t lease_ns;   /* 0: the queue's */
+    uint32_t max;        /* messages, 1..1,024; SUBSCRIBE: credit, 1..65,536 */
+    uint8_t lease_kind;  /* PAWL_LEASE_... */
+    uint8_t flags;       /* PAWL_RECEIVE_... */
+    uint8_t queue_count; /* 1..16; SUBSCRIBE: 1 */
+    uint8_t reserved;
+    /* u64 queue[queue_count] */
+};
+
+struct pawl_cmd_settle {
+    struct pawl_cmd head;
+    uint64_t message, grant, random;
+    uint64_t time_ns;    /* NACK and DEFER: delay (UINT64_MAX: ladder); RENEW: lease */
+    uint32_t flags;      /* PAWL_ACK_... */
+    uint32_t text_bytes; /* NACK, REJECT: reason, 0..255 */
+};
+
+struct pawl_cmd_message {
+    struct pawl_cmd head;
+    uint64_t queue, id;
+    uint64_t offset; /* PEEK */
+    uint32_t flags;  /* ACK_ID: PAWL_ACK_... */
+    uint32_t reserved;
+};
+
+struct pawl_cmd_one {
+    struct pawl_cmd head;
+    uint64_t value;
+};
+
+struct pawl_cmd_scan {
+    struct pawl_cmd head;
+    uint64_t queue, after_id;
+    uint32_t state_mask, max;
+};
+
+struct pawl_cmd_queue {
+    struct pawl_cmd head;
+    uint32_t max;         /* QUEUE_LIST */
+    uint32_t has_options; /* CREATE, ALTER */
+    char name[PAWL_NAME_BYTES_MAX + 1];
+    struct pawl_queue_options options;
+};
+
+/* Larger than any command that the largest message allows. */
+#define PAWL_CMD_BYTES_MAX (PAWL_MESSAGE_BYTES_MAX + PAWL_HEADERS_BYTES_MAX + 1024u)
+
+/* What met its limit: value of an answer E_FULL, E_QUOTA or E_INFLIGHT_LIMIT. */
+enum pawl_limit {
+    PAWL_LIMIT_NONE,
+    PAWL_LIMIT_QUEUE_MESSAGES,
+    PAWL_LIMIT_QUEUE_BYTES,
+    PAWL_LIMIT_QUEUE_INFLIGHT,
+    PAWL_LIMIT_MEMORY, /* --memory */
+    PAWL_LIMIT_LOG,    /* --max-log */
+    PAWL_LIMIT_DISK,   /* the disk is full */
+    PAWL_LIMIT_QUEUES,
+    PAWL_LIMIT_SESSIONS,
+    PAWL_LIMIT_LANES,
+    PAWL_LIMIT_UID,
+};
+
+/* What `value` of an answer holds:
+ *   SEND OK: id · RECEIVE OK: deliveries · QUEUE_FIND, QUEUE_CREATE OK: queue number · PURGE OK:
+ * count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT: enum pawl_limit · E_STATE: enum pawl_state E_LEASE_LOST:
+ * pid of the holder, 0 if nobody holds it · E_ALREADY_ACKED: pid that acked E_TOO_BIG: the limit in
+ * bytes; of a RECEIVE: ring bytes that the next delivery needs (the library opens a larger lane and
+ * asks again) · else 0 */
+
+/* --- completions ----------------------------------------------------------------------------- */
+
+enum pawl_comp_type {
+    PAWL_COMP_NONE = 0,
+    PAWL_COMP_ANSWER = 1,   /* struct pawl_comp_answer, a run of equal answers */
+    PAWL_COMP_DATA = 2,     /* struct pawl_comp_data + bytes: an answer with a body */
+    PAWL_COMP_DELIVERY = 3, /* struct pawl_comp_delivery + variable part */
+};
+
+/* Answers of `count` commands seq, seq+1, ...: all with this result and lsn, values value, value+1,
+ * ... (of a send: the id; else 0 and not counted up). The broker merges what it can. */
+struct pawl_comp_answer {
+    uint32_t bytes;
+    uint16_t type;
+    uint16_t count_minus_1;
+    uint64_t seq;
+    uint64_t value;
+    uint64_t lsn;
+    int32_t result;
+    uint32_t flags; /* PAWL_ANSWER_... */
+};
+#define PAWL_ANSWER_VALUES_RUN 1u /* value counts up with seq */
+
+/* Also used for a refusal that has something to add: data is then text. */
+struct pawl_comp_data {
+    uint32_t bytes;
+    uint16_t type;
+    uint16_t reserved;
+    uint64_t seq;
+    uint64_t value;
+    uint64_t lsn;
+    int32_t result;
+    uint32_t data_bytes;
+    /* data */
+};
+#define PAWL_DATA_BYTES_MAX 16384u /* of one answer: bounds the room a command reserves */
+
+/* A granted message. Followed without gaps by key, ordering key, headers, body. seq: of the RECEIVE
+ * or SUBSCRIBE that it belongs to. A RECEIVE ends with an ANSWER behind its deliveries whose value
+ * is their number (OK), or OK_EMPTY. */
+struct pawl_comp_delivery {
+    uint32_t bytes;
+    uint16_t type;
+    uint8_t lease_kind;
+    uint8_t priority;
+    uint64_t seq;
+    uint64_t queue;
+    uint64_t message, grant, random;
+    uint64_t deadline; /* broker's boot clock; UINT64_MAX: held; 0: at most once, already acked */
+    uint64_t sent_wall_ns;
+    uint32_t acquired, failed, crashed, expired, nacked;
+    uint32_t body_bytes;
+    uint16_t headers_bytes;
+    uint8_t key_bytes, ordering_key_bytes;
+    uint8_t mode; /* enum pawl_mode of the queue */
+    uint8_t reserved[3];
+};
+
+_Static_assert(sizeof(struct pawl_cmd) == 32, "layout");
+_Static_assert(sizeof(struct pawl_cmd_send) == 56, "layout");
+_Static_assert(sizeof(struct pawl_cmd_send_times) == 24, "layout");
+_Static_assert(sizeof(struct pawl_cmd_receive) == 56, "layout");
+_Static_assert(sizeof(struct pawl_cmd_settle) == 72, "layout");
+_Static_assert(sizeof(struct pawl_cmd_message) == 64, "layout");
+_Static_assert(sizeof(struct pawl_cmd_one) == 40, "layout");
+_Static_assert(sizeof(struct pawl_cmd_scan) == 56, "layout");
+_Static_assert(sizeof(struct pawl_comp_answer) == 40, "layout");
+_Static_assert(sizeof(struct pawl_comp_data) == 40, "layout");
+_Static_assert(sizeof(struct pawl_comp_delivery) == 96, "layout");
+_Static_assert(sizeof(struct pawl_queue_options) % 8 == 0, "layout");
+_Static_assert(sizeof(struct pawl_cmd_queue) % 8 == 0, "layout");
+
+#endif

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PAWL_H
+#define PAWL_H
+
+/* libpawl: the client of pawl, a message broker for the processes of one host.
+ *
+ * A `struct pawl` is a *lane*: a pair of private rings between this process and the broker, used by
+ * one thread at a time. pawl_open() attaches the process (a *session*) and gives its first lane;
+ * pawl_lane_open() gives another thread its own lane of the same session.
+ *
+ * Results. Every call returns PAWL_OK (0), a positive answer (PAWL_OK_...), or a negative code of
+ * the closed list below; nothing is left in errno. pawl_outcome_class() tells whether the operation
+ * took effect, pawl_advice() what to do next: neither is to be guessed from the number.
+ *
+ * Time. Durations are nanoseconds in uint64_t. Wall times are nanoseconds since 1970 (UTC). Leases
+ * and delays run on the broker's boot clock, which counts suspend and ignores wall clock changes.
+ *
+ * Structs passed in begin with `size`: set it to sizeof the struct, or use the _INIT macro, so that
+ * the library can grow without a new ABI. A NULL options pointer means all defaults.
+ *
+ * Threads. A lane used by a second thread while a call is running returns PAWL_E_MISUSE. In a
+ * forked child every call returns PAWL_E_FORKED and pawl_close() only unmaps. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define PAWL_API __attribute__((visibility("default")))
+#define PAWL_CHECK __attribute__((warn_unused_result))
+#else
+#define PAWL_API
+#define PAWL_CHECK
+#endif
+
+#define PAWL_VERSION_MAJOR 0
+#define PAWL_VERSION_MINOR 1
+#define PAWL_VERSION_PATCH 0
+#define PAWL_VERSION "0.1.0"
+
+#define PAWL_NS_MS 1000000ull
+#define PAWL_NS_S 1000000000ull
+
+/* Limits (semantics 14). All are inclusive. */
+#define PAWL_NAME_BYTES_MAX 127u      /* queue and table names: 1..127 of [A-Za-z0-9._:/-] */
+#define PAWL_KEY_BYTES_MAX 255u       /* dedup and ordering keys */
+#define PAWL_HEADERS_BYTES_MAX 16384u /* all headers of one message, encoded */
+#define PAWL_MESSAGE_BYTES_DEFAULT 1048576u
+#define PAWL_MESSAGE_BYTES_MAX 16777216u
+#define PAWL_BATCH_MAX 1024u
+#define PAWL_PRIORITIES 8u /* 0 lowest .. 7 highest; default 4 */
+#define PAWL_PRIORITY_DEFAULT 4u
+#define PAWL_LEASE_NS_MIN 1000000ull                 /* 1 ms */
+#define PAWL_LEASE_NS_MAX (12ull * 3600 * PAWL_NS_S) /* 12 h */
+#define PAWL_LEASE_NS_DEFAULT (10ull * PAWL_NS_S)
+#define PAWL_DELAY_NS_MAX (3653ull * 86400 * PAWL_NS_S) /* 10 years */
+#define PAWL_RETRY_STEPS_MAX 64u
+#define PAWL_REASON_BYTES_MAX 255u
+#define PAWL_RESULT_BYTES_MAX 4096u
+
+/* The closed list of results. X(name, value, outcome, advice, text) */
+#define PAWL_RESULTS(X)                                                                            \
+    X(OK, 0, APPLIED, NONE, "done")                                                                \
+    X(OK_DUPLICATE, 1, APPLIED, NONE, "done before by this very operation or key")                 \
+    X(OK_EMPTY, 2, APPLIED, NONE, "nothing there in the time given")                               \
+    X(OK_MISSING, 3, APPLIED, NONE, "nothing there to settle, as the caller allowed")              \
+    X(E_FULL, -1, NOT_APPLIED, RETRY_SAME_ID, "a limit of messages, bytes, memory or log is met")  \
+    X(E_QUOTA, -2, NOT_APPLIED, RETRY_SAME_ID, "a quota is met")                                   \
+    X(E_INFLIGHT_LIMIT, -3, NOT_APPLIED, RETRY_SAME_ID, "too many messages under lease")           \
+    X(E_PAUSED, -4, NOT_APPLIED, RETRY_SAME_ID, "the queue is paused")                             \
+    X(E_RESOURCE, -5, NOT_APPLIED, RETRY_SAME_ID, "memory or descriptors of this process ran out") \
+    X(E_PRECONDITION, -10, NOT_APPLIED, PERMANENT, "an assertion did not hold")                    \
+    X(E_CONFLICT, -11, NOT_APPLIED, RETRY_NEW_ID, "something read has changed meanwhile")          \
+    X(E_LEASE_LOST, -12, NOT_APPLIED, PERMANENT, "the lease is over; drop the work")               \
+    X(E_ALREADY_ACKED, -13, NOT_APPLIED, PERMANENT, "another operation acknowledged the message")  \
+    X(E_STATE, -14, NOT_APPLIED, PERMANENT, "the message is in a state that does not allow this")  \
+    X(E_NOT_FOUND, -15, NOT_APPLIED, PERMANENT, "no such thing, or not yours to see")              \
+    X(E_HOLD_CAP, -16, NOT_APPLIED, PERMANENT, "the lease has been held as long as it may be")     \
+    X(E_KEY_MISMATCH, -17, NOT_APPLIED, PERMANENT, "the key was used with another payload")        \
+    X(E_IDEM_MISMATCH, -18, NOT_APPLIED, PERMANENT, "the key was used with other parameters")      \
+    X(E_INVALID, -30, NOT_APPLIED, PERMANENT, "an argument is out of its range")                   \
+    X(E_TOO_BIG, -31, NOT_APPLIED, PERMANENT, "larger than the limit")                             \
+    X(E_PERM, -32, NOT_APPLIED, PERMANENT, "no right to do this")                                  \
+    X(E_EXISTS, -33, NOT_APPLIED, PERMANENT, "exists with other options")                          \
+    X(E_QUEUE_GONE, -34, NOT_APPLIED, PERMANENT, "the queue was dropped")                          \
+    X(E_NOT_SUPPORTED, -35, NOT_APPLIED, PERMANENT, "this kind of queue does not do that")         \
+    X(E_OPID_MISMATCH, -36, NOT_APPLIED, PERMANENT, "the id was used for another operation")       \
+    X(E_TXN_POISONED, -37, NOT_APPLIED, PERMANENT, "a step failed: the transaction cannot commit") \
+    X(E_TXN_TIMEOUT, -38, NOT_APPLIED, PERMANENT, "the transaction is older than its limit")       \
+    X(E_MISUSE, -39, NOT_APPLIED, PERMANENT, "two threads in one lane, or a call out of place")    \
+    X(E_FORKED, -40, NOT_APPLIED, PERMANENT, "this handle belongs to the parent process")          \
+    X(E_ABI, -41, NOT_APPLIED, PERMANENT, "library and broker differ in version or layout")        \
+    X(E_DEADLINE, -50, UNKNOWN, RESOLVE, "the time of the call is over")                           \
+    X(E_BROKER_DOWN, -51, UNKNOWN, RESOLVE, "no broker answers")                                   \
+    X(E_OUTCOME_UNKNOWN, -52, UNKNOWN, RESOLVE, "this log does not know the session")              \
+    X(E_FORGOTTEN, -53, UNKNOWN, PERMANENT, "older than what is kept; never applied again")        \
+    X(E_OP_FENCED, -54, NOT_APPLIED, PERMANENT, "resolved with a fence before it arrived")         \
+    X(E_WAL_FAILED, -55, UNKNOWN, RESOLVE, "a write of the log failed; the broker has stopped")    \
+    X(E_QUEUE_DAMAGED, -56, UNKNOWN, FATAL, "the memory of a direct queue is damaged")             \
+    X(E_EPOCH, -57, UNKNOWN, FATAL, "the session was taken over by a newer attach")                \
+    X(E_PROTOCOL, -58, UNKNOWN, FATAL, "closed for a breach of the protocol")
+
+enum pawl_result {
+#define PAWL_X(name, value, outcome, advice, text) PAWL_##name = (value),
+    PAWL_RESULTS(PAWL_X)
+#undef PAWL_X
+};
+
+enum pawl_outcome { PAWL_OUTCOME_APPLIED, PAWL_OUTCOME_NOT_APPLIED, PAWL_OUTCOME_UNKNOWN };
+enum pawl_advice {
+    PAWL_ADVICE_NONE,
+    PAWL_ADVICE_PERMANENT,
+    PAWL_ADVICE_RETRY_SAME_ID,
+    PAWL_ADVICE_RETRY_NEW_ID,
+    PAWL_ADVICE_RESOLVE,
+    PAWL_ADVICE_FATAL
+};
+
+/* The name of a result ("PAWL_E_FULL") and a sentence for it. Never NULL. Any thread. */
+PAWL_API const char *pawl_strname(int result);
+PAWL_API const char *pawl_strerror(int result);
+/* E_BROKER_DOWN is UNKNOWN by class; a call that was never submitted answers NOT_APPLIED through
+ * pawl_last_outcome(), which is exact for the last call of the lane. */
+PAWL_API enum pawl_outcome pawl_outcome_class(int result);
+PAWL_API enum pawl_advice pawl_advice(int result);
+
+/* --- attach ---------------------------------------------------------------------------------- */
+
+struct pawl; /* a lane */
+
+struct pawl_options {
+    size_t size;
+    const char *dir;     /* instance; NULL: $PAWL_DIR, else the default of pawl(1) */
+    const char *socket;  /* NULL: $PAWL_SOCKET, else DIR/pawl.sock */
+    const char *label;   /* shown to operators; at most 63 bytes; not an identity */
+    uint64_t timeout_ns; /* how long any call may wait for the broker; default 10 s */
+    uint64_t spin_ns;    /* look this long (yielding) before sleeping; default 0 */
+    uint32_t window;     /* open operations a lane, 64..65,536; default 1,024 */
+    uint32_t ring_bytes; /* each way, power of two, 64 KiB..64 MiB; default 256 KiB */
+    uint32_t prefetch;   /* deliveries held ready by a receive loop, 0..window; default 0 */
+    uint32_t flags;      /* PAWL_OPEN_... */
+};
+#define PAWL_OPTIONS_INIT                   \
+    {                                       \
+        .size = sizeof(struct pawl_options) \
+    }
+#define PAWL_OPEN_NO_WAIT 1u /* a broker that is not there is E_BROKER_DOWN at once */
+
+/* Attaches this process and opens its first lane. Waits up to timeout_ns for a broker.
+ * Returns OK; E_BROKER_DOWN (no broker: pawl_last_text(NULL) says what to start); E_ABI, E_PERM,
+ * E_INVALID, E_RESOURCE, E_QUOTA. On error *out is NULL and nothing is left behind. */
+PAWL_API PAWL_CHECK int pawl_open(const struct pawl_options *options, struct pawl **out);
+
+/* Another lane of the same session, for another thread. May be called from any thread. */
+PAWL_API PAWL_CHECK int pawl_lane_open(struct pawl *lane, struct pawl **out);
+
+/* Closes a lane; the last one ends the session, and its process leases with it. NULL is allowed. */
+PAWL_API void pawl_close(struct pawl *lane);
+
+/* A descriptor for poll/epoll that becomes readable when answers or deliveries wait in this lane.
+ * After it fires call pawl_poll() or pawl_receive_batch() until they answer OK_EMPTY, then wait
+ * again. Owned by the lane. Returns the descriptor (>= 0) or a negative result. */
+PAWL_API PAWL_CHECK int pawl_fd(struct pawl *lane);
+
+/* What the last failed call of this lane (of this thread, for NULL) wanted to add to its code:
+ * which limit, which value, what to do. "" if nothing. Valid until the next call. */
+PAWL_API const char *pawl_last_text(const struct pawl *lane);
+PAWL_API enum pawl_outcome pawl_last_outcome(const struct pawl *lane);
+
+struct pawl_broker_info {
+    size_t size;
+    uint64_t session;      /* id of this session */
+    uint64_t broker_epoch; /* grows with each start of the broker */
+    uint64_t durable_lsn;  /* read without a call */
+    uint32_t pid;          /* of the broker, for display */
+    uint32_t reattached;   /* how often this lane found a new broker */
+    char version[32];
+    char io[16]; /* "uring", "posix" */
+};
+PAWL_API PAWL_CHECK int pawl_info(struct pawl *lane, struct pawl_broker_info *out);
+
+/* --- queues ---------------------------------------------------------------------------------- */
+
+enum pawl_mode { PAWL_DURABLE = 0, PAWL_RELAXED = 1, PAWL_MEMORY = 2, PAWL_DIRECT = 3 };
+
+#define PAWL_UNLIMITED UINT64_MAX
+#define PAWL_KEEP UINT32_MAX /* owner, group, perm: leave as it is (default at create) */
+
+struct pawl_queue_options {
+    size_t size;
+    uint32_t mode; /* enum pawl_mode; cannot be altered */
+    uint32_t
+        max_failed; /* failed attempts before DEAD; default 16, PAWL_KEEP: default; 0: no limit */
+    uint32_t max_crashed;        /* default 5; 0: no limit */
+    uint32_t retry_count;        /* steps used of retry_ns; 0: default ladder */
+    uint64_t lease_ns;           /* 0: 10 s */
+    uint64_t max_hold_ns;        /* 0: 12 h */
+    uint64_t ttl_ns;             /* 0: none */
+    uint64_t done_retention_ns;  /* how long an acknowledged message is remembered; 0: 10 min */
+    uint64_t max_messages;       /* 0: none of its own */
+    uint64_t max_bytes;          /* 0: none of its own */
+    uint32_t max_message_bytes;  /* 0: 1 MiB; at most 16 MiB */
+    uint32_t max_inflight;       /* messages under lease; 0: 65,536 */
+    uint32_t owner, group, perm; /* uid, gid, 9 bits rwx = receive 4, send 2, query 1; PAWL_KEEP:
+                                    creator, its group, 0770 */
+    uint32_t reserved;
+    uint64_t retry_ns[PAWL_RETRY_STEPS_MAX];
+    char
+        dead_forward[PAWL_NAME_BYTES_MAX + 1]; /* dead messages go there, as one record; "": stay */
+};
+#define PAWL_QUEUE_OPTIONS_INIT                                                             \
+    {                                                                                       \
+        .size = sizeof(struct pawl_queue_options), .max_failed = PAWL_KEEP,                 \
+        .max_crashed = PAWL_KEEP, .owner = PAWL_KEEP, .group = PAWL_KEEP, .perm = PAWL_KEEP \
+    }
+
+/* Durable on return in every mode. Again with the same options: OK_DUPLICATE; with others:
+ * E_EXISTS. */
+PAWL_API PAWL_CHECK int pawl_queue_create(struct pawl *lane, const char *name,
+                                          const struct pawl_queue_options *options);
+/* Replaces all options but the mode. */
+PAWL_API PAWL_CHECK int pawl_queue_alter(struct pawl *lane, const char *name,
+                                         const struct pawl_queue_options *options);
+PAWL_API PAWL_CHECK int pawl_queue_drop(struct pawl *lane, const char *name);
+PAWL_API PAWL_CHECK int pawl_queue_pause(struct pawl *lane, const char *name);
+PAWL_API PAWL_CHECK int pawl_queue_resume(struct pawl *lane, const char *name);
+/* Takes every message of the queue to PURGED; *count (may be NULL) gets how many. */
+PAWL_API PAWL_CHECK int pawl_queue_purge(struct pawl *lane, const char *name, uint64_t *count);
+
+struct pawl_queue_stat {
+    size_t size;
+    char name[PAWL_NAME_BYTES_MAX + 1];
+    uint64_t id;
+    struct pawl_queue_options options;
+    uint32_t paused;
+    uint32_t waiting;                              /* receives that wait */
+    uint64_t ready, scheduled, leased, dead, done; /* messages by state; done: remembered */
+    uint64_t bytes;                                /* payload bytes of live messages */
+    uint64_t sent, delivered, acked, nacked, expired_leases, crashed, released, expired, cancelled,
+        purged;
+    uint64_t oldest_ready_ns; /* age of the oldest ready message */
+};
+PAWL_API PAWL_CHECK int pawl_queue_stat(struct pawl *lane, const char *name,
+                                        struct pawl_queue_stat *out);
+/* Queues that the caller may query, in order of name, those after `after` ("" or NULL: first).
+ * Returns the number written (0: no more) or a negative result. */
+PAWL_API PAWL_CHECK int pawl_queue_list(struct pawl *lane, const char *after,
+                                        struct pawl_queue_stat *out, uint32_t max);
+
+/* --- send ------------------------------------------------------------------------------------ */
+
+struct pawl_header {
+    const char *name, *value;
+};
+
+struct pawl_send_options {
+    size_t size;
+    const void *key;          /* dedup key, 1..255 bytes; NULL: none */
+    const void *ordering_key; /* one message of a key at a time; NULL: none */
+    uint32_t key_bytes, ordering_key_bytes;
+    uint64_t delay_ns;   /* 0..10 y */
+    uint64_t at_wall_ns; /* instead of delay_ns; becomes a delay when it is decided */
+    uint64_t ttl_ns;     /* 0: the queue's */
+    const struct pawl_header *headers;
+    uint32_t header_count;
+    uint32_t priority;     /* 0..7 */
+    uint64_t wait_room_ns; /* how long to wait for room after E_FULL; 0: not */
+};
+#define PAWL_SEND_OPTIONS_INIT                                                      \
+    {                                                                               \
+        .size = sizeof(struct pawl_send_options), .priority = PAWL_PRIORITY_DEFAULT \
+    }
+
+struct pawl_sent {
+    uint64_t id;    /* of the message; of the first one for OK_DUPLICATE */
+    uint64_t lsn;   /* position of the record; 0 on a memory queue */
+    uint32_t state; /* enum pawl_state of the first one, for OK_DUPLICATE */
+    int32_t result; /* batch form: the outcome of this item */
+};
+
+/* One message. OK: on a durable queue it is on disk. Refused at once, never parked: E_FULL,
+ * E_TOO_BIG, E_NOT_FOUND (no such queue), E_PERM, E_INVALID. May block for up to the lane's
+ * timeout. */
+PAWL_API PAWL_CHECK int pawl_send(struct pawl *lane, const char *queue, const void *body,
+                                  size_t bytes, const struct pawl_send_options *options,
+                                  struct pawl_sent *out);
+
+struct pawl_item {
+    const void *body;
+    size_t bytes;
+    const struct pawl_send_options *options;
+};
+/* A row of separate sends that share the way: out[i].result is the outcome of item i. Returns OK if
+ * all are OK or OK_DUPLICATE, else the first other outcome. n is 1..1,024. */
+PAWL_API PAWL_CHECK int pawl_send_batch(struct pawl *lane, const char *queue,
+                                        const struct pawl_item *items, uint32_t n,
+                                        struct pawl_sent *out);
+
+/* READY or SCHEDULED -> CANCELLED. E_STATE, E_NOT_FOUND, E_FORGOTTEN. */
+PAWL_API PAWL_CHECK int pawl_cancel(struct pawl *lane, const char *queue, uint64_t id);
+
+/* --- receive --------------------------------------------------------------------------------- */
+
+/* Names a delivery. `message` finds it, `grant` grows with every grant and across crashes (hand it
+ * to outside systems as fencing number), `random` cannot be guessed. Works from any session of the
+ * uid. */
+struct pawl_token {
+    uint64_t message, grant, random;
+};
+
+enum pawl_state {
+    PAWL_STATE_NONE,
+    PAWL_STATE_SCHEDULED,
+    PAWL_STATE_READY,
+    PAWL_STATE_LEASED,
+    PAWL_STATE_DEAD,
+    PAWL_STATE_ACKED,
+    PAWL_STATE_EXPIRED,
+    PAWL_STATE_CANCELLED,
+    PAWL_STATE_PURGED
+};
+enum pawl_dead_reason { PAWL_DEAD_NONE, PAWL_DEAD_FAILED, PAWL_DEAD_CRASHED, PAWL_DEAD_REJECTED };
+PAWL_API const char *pawl_state_name(uint32_t state);
+
+#define PAWL_LEASE_PROCESS 0u  /* ends by time, or at once when the process dies */
+#define PAWL_LEASE_HELD 1u     /* no time-out; ends with the process or at max_hold */
+#define PAWL_LEASE_DETACHED 2u /* ends by time only, so that another process may settle */
+
+struct pawl_receive_options {
+    size_t size;
+    uint64_t wait_ns;    /* 0: look once; PAWL_UNLIMITED: no end */
+    uint64_t lease_ns;   /* 0: the queue's */
+    uint32_t lease_kind; /* PAWL_LEASE_... */
+    uint32_t flags;      /* PAWL_RECEIVE_... */
+};
+#define PAWL_RECEIVE_OPTIONS_INIT                   \
+    {                                               \
+        .size = sizeof(struct pawl_receive_options) \
+    }
+#define PAWL_RECEIVE_AT_MOST_ONCE \
+    1u /* grant and ack are one record, durable before the body is shown */
+
+struct pawl_message {
+    struct pawl_token token;
+    uint64_t id;
+    const void *body; /* this and the pointers below: valid until the next receive of the lane */
+    size_t bytes;
+    const char *queue;
+    const void *key;
+    const void *ordering_key;
+    const void *headers; /* encoded; read with pawl_message_header() */
+    uint32_t key_bytes, ordering_key_bytes, headers_bytes;
+    uint32_t priority;
+    uint64_t lease_left_ns; /* at hand-over; 0 for at-most-once, PAWL_UNLIMITED for held */
+    uint64_t deadline_ns;   /* CLOCK_BOOTTIME of this process */
+    uint64_t sent_wall_ns;
+    uint32_t acquired, failed, crashed, expired,
+        nacked; /* attempts so far; acquired counts this one */
+    uint32_t lease_kind;
+};
+
+/* Up to one message; OK, or OK_EMPTY after wait_ns. With opened prefetch the next message is often
+ * a read of the ring. The library never hands out a delivery whose lease is over. */
+PAWL_API PAWL_CHECK int pawl_receive(struct pawl *lane, const char *queue,
+                                     const struct pawl_receive_options *options,
+                                     struct pawl_message *out);
+/* Up to max messages from up to 16 queues. *count gets how many; waits only for the first.
+ * E_QUEUE_GONE: one of the queues was dropped. */
+PAWL_API PAWL_CHECK int pawl_receive_batch(struct pawl *lane, const char *const *queues,
+                                           uint32_t queue_count,
+                                           const struct pawl_receive_options *options,
+                                           struct pawl_message *out, uint32_t max, uint32_t *count);
+/* The i-th header (from 0): OK, or OK_EMPTY past the last. */
+PAWL_API PAWL_CHECK int pawl_message_header(const struct pawl_message *message, uint32_t i,
+                                            struct pawl_header *out);
+
+/* --- settle ---------------------------------------------------------------------------------- */
+
+#define PAWL_ACK_IF_UNCLAIMED \
+    1u /* also after the lease ended, while nobody else has had the message */
+#define PAWL_ACK_IGNORE_MISSING 2u /* OK_MISSING instead of E_STATE, E_NOT_FOUND, E_FORGOTTEN */
+
+/* The one acknowledgement. OK; OK_DUPLICATE (this very call, resubmitted); E_ALREADY_ACKED;
+ * E_LEASE_LOST; E_STATE; E_NOT_FOUND; E_FORGOTTEN. On a durable queue OK means on disk. */
+PAWL_API PAWL_CHECK int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags);
+/* results[i] (may be NULL) is the outcome of tokens[i]; returns as pawl_send_batch. n is 1..1,024.
+ */
+PAWL_API PAWL_CHECK int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens,
+                                       uint32_t n, uint32_t flags, int32_t *results);
+/* Acknowledges a scheduled or ready message that nobody holds. */
+PAWL_API PAWL_CHECK int pawl_ack_id(struct pawl *lane, const char *queue, uint64_t id,
+                                    uint32_t flags);
+
+#define PAWL_DELAY_LADDER UINT64_MAX /* nack: take the queue's retry ladder */
+/* Failed: counted, back after the ladder or after delay_ns, or DEAD at the limit. */
+PAWL_API PAWL_CHECK int pawl_nack(struct pawl *lane, const struct pawl_token *token,
+                                  uint64_t delay_ns, const char *reason);
+/* Given back untouched: not counted as failed, ready at its old place. */
+PAWL_API PAWL_CHECK int pawl_release(struct pawl *lane, const struct pawl_token *token);
+/* Dead at once, with a reason. */
+PAWL_API PAWL_CHECK int pawl_reject(struct pawl *lane, const struct pawl_token *token,
+                                    const char *reason);
+/* End of the lease and scheduled again after delay_ns under the same id, as one record; not counted
+ * as failed. The old token still acks with PAWL_ACK_IF_UNCLAIMED until another has the message. */
+PAWL_API PAWL_CHECK int pawl_defer(struct pawl *lane, const struct pawl_token *token,
+                                   uint64_t delay_ns);
+/* New end = now + lease_ns (may shorten). E_LEASE_LOST, E_HOLD_CAP. */
+PAWL_API PAWL_CHECK int pawl_renew(struct pawl *lane, const struct pawl_token *token,
+                                   uint64_t lease_ns);
+
+/* 48 hexadecimal digits and a NUL, for logs, scripts and the CLI. */
+#define PAWL_TOKEN_TEXT_BYTES 49
+PAWL_API void pawl_token_format(const struct pawl_token *token, char text[PAWL_TOKEN_TEXT_BYTES]);
+PAWL_API PAWL_CHECK int pawl_token_parse(const char *text, struct pawl_token *out);
+
+/* --- look and repair ------------------------------------------------------------------------- */
+
+struct pawl_record {
+    size_t size;
+    uint64_t id;
+    uint32_t state, priority;
+    uint64_t created_wall_ns, due_in_ns, lease_left_ns, lsn;
+    uint32_t acquired, failed, crashed, expired, nacked, deferred;
+    uint32_t dead_reason;
+    uint32_t holder_pid;
+    uint64_t bytes;
+    char reason[PAWL_REASON_BYTES_MAX + 1];
+};
+/* Messages of a queue with id > after_id and a state of the mask (1u << enum pawl_state), in id
+ * order. Returns the number written (at most max, at most 1,024; 0: no more) or a negative result.
+ */
+PAWL_API PAWL_CHECK int pawl_query_scan(struct pawl *lane, const char *queue, uint64_t after_id,
+                                        uint32_t state_mask, struct pawl_record *out, uint32_t max);
+PAWL_API PAWL_CHECK int pawl_query_one(struct pawl *lane, const char *queue, uint64_t id,
+                                       struct pawl_record *out);
+/* The body of a live message, without taking it; copies up to bytes, *have gets its full size. */
+PAWL_API PAWL_CHECK int pawl_peek(struct pawl *lane, const char *queue, uint64_t id, void *body,
+                                  size_t bytes, size_t *have);
+/* DEAD -> READY, counters of attempts from zero, history kept. */
+PAWL_API PAWL_CHECK int pawl_restore(struct pawl *lane, const char *queue, uint64_t id);
+
+/* Counters and gauges of the broker as "name value\n" text. Copies up to bytes, NUL-terminated;
+ * returns the full length or a negative result. */
+PAWL_API PAWL_CHECK int pawl_metrics(struct pawl *lane, char *text, size_t bytes);
+
+/* --- asynchronous ---------------------------------------------------------------------------- */
+
+/* A submitted call; its number is unique in the lane. At most `window` may be open: one more waits
+ * for room inside submit. Nothing is visible to the broker before pawl_flush(), pawl_wait(),
+ * pawl_poll() or any plain call, so that many can share one publish. */
+typedef uint64_t pawl_ticket;
+
+struct pawl_answer {
+    pawl_ticket ticket;
+    int32_t result;
+    uint32_t reserved;
+    uint64_t value; /* message id of a send */
+    uint64_t lsn;
+};
+PAWL_API PAWL_CHECK int pawl_submit_send(struct pawl *lane, const char *queue, const void *body,
+                                         size_t bytes, const struct pawl_send_options *options,
+                                         pawl_ticket *ticket);
+PAWL_API PAWL_CHECK int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token,
+                                        uint32_t flags, pawl_ticket *ticket);
+PAWL_API PAWL_CHECK int pawl_flush(struct pawl *lane);
+/* Waits for one. E_DEADLINE after timeout_ns: the call stays open and may be waited for again. */
+PAWL_API PAWL_CHECK int pawl_wait(struct pawl *lane, pawl_ticket ticket, uint64_t timeout_ns,
+                                  struct pawl_answer *out);
+/* Takes up to max answers that are there, waiting up to timeout_ns for at least `least` of them.
+ * Returns their number, or a negative result. */
+PAWL_API PAWL_CHECK int pawl_poll(struct pawl *lane, struct pawl_answer *out, uint32_t max,
+                                  uint32_t least, uint64_t timeout_ns);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
