@@ -7,15 +7,26 @@
 #   tests/{unit,crash,integration,sim}/*_test.c -> one program each (cmocka or plain), exit 0 passed, 77 skipped
 #   tests/fuzz/*_fuzz.c    -> one program each: replays its corpus; with FLAVOUR=fuzz a libFuzzer target
 #   tests/sim/sim_*.c, tests/crash/crash_*.c  -> linked into the tests of their folder
+#   tests/scenarios/*.c, */examples/*.c       -> one program each
+#   tests/*.sh             -> scripts of `make check`, all but run.sh, demo.sh and bugs_run.sh
 
 CC ?= gcc
+CXX ?= g++
 AR ?= ar
 PKG_CONFIG ?= pkg-config
+INSTALL ?= install
+CLANG_FORMAT ?= $(shell command -v clang-format-14 || echo clang-format)
 PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 DESTDIR ?=
 FLAVOUR ?= release
 BUILD ?= build/$(FLAVOUR)
 EXTRA ?=
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 WARN = -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings \
        -Wundef -Wvla -Wno-unused-parameter
@@ -40,6 +51,10 @@ LDFLAGS_ALL = $(LD.$(FLAVOUR)) $(LDFLAGS)
 LIBS_CLIENT = -lpthread
 LIBS_BROKER = -luring -lpthread
 
+# The version stands in pawl.h alone. The soname changes with the first number that breaks the ABI.
+VERSION := $(shell sed -n 's/^\#define PAWL_VERSION "\(.*\)"/\1/p' libclient/include/pawl.h)
+SONUMBER = $(word 1,$(subst ., ,$(VERSION)))
+
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 SRC_BASE = $(wildcard libclient/base/*.c libclient/abi/*.c)
 SRC_CLIENT = $(wildcard libclient/client/*.c)
@@ -55,11 +70,30 @@ TESTS_SIM = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/*_test.c)
 TESTS_CRASH = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/crash/*_test.c))
 TESTS_INTEGRATION = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/integration/*_test.c))
 TESTS_FUZZ = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
+TESTS_SCRIPT = $(filter-out tests/run.sh tests/demo.sh tests/bugs_run.sh,$(wildcard tests/*.sh))
+SCENARIOS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/scenarios/*.c))
+EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard libclient/examples/*.c broker/examples/*.c))
+PROGRAMS = $(if $(wildcard broker/pawld.c),$(BUILD)/pawld) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
+           $(if $(SRC_BENCH),$(BUILD)/pawl-bench)
+# Shared libraries are not made of sanitizer builds: their run-time belongs to the program.
+SHARED = $(if $(filter release debug cov,$(FLAVOUR)),$(BUILD)/libpawl.so $(BUILD)/libpawld.so)
 
-.PHONY: all lib check clean help
+.PHONY: all lib tests tests-unit examples deps need install uninstall installcheck demo check check-sim check-crash \
+        check-fuzz check-asan check-tsan check-bugs bench format format-check clean help
 .SECONDARY:
-all: $(BUILD)/libpawl.a $(BUILD)/libpawld.a $(if $(wildcard broker/pawld.c),$(BUILD)/pawld) \
-     $(if $(SRC_TOOLS),$(BUILD)/pawl) $(if $(SRC_BENCH),$(BUILD)/pawl-bench)
+.DEFAULT_GOAL := all
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 18
+	@echo '  variables: CC FLAVOUR=release|debug|asan|tsan|cov|fuzz BUILD PREFIX DESTDIR WERROR=1 JOBS FILE (demo)'
+
+# --- build -----------------------------------------------------------------------------------------
+
+all: $(BUILD)/libpawl.a $(BUILD)/libpawld.a $(SHARED) $(PROGRAMS) ## libraries, pawld, pawl, pawl-bench
+lib: $(BUILD)/libpawl.a $(SHARED)
+tests-unit: $(TESTS_UNIT)
+tests: $(TESTS_UNIT) $(TESTS_SIM) $(TESTS_CRASH) $(TESTS_FUZZ) $(TESTS_INTEGRATION) $(SCENARIOS) $(EXAMPLES) ## build every test program
+examples: $(EXAMPLES)
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -73,6 +107,18 @@ $(BUILD)/libpawld.a: $(call obj,$(SRC_BASE) $(SRC_BROKER))
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(AR) rcs $@ $^
+$(BUILD)/libpawl.so: $(call obj,$(SRC_BASE) $(SRC_CLIENT)) libclient/libpawl.map
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,libpawl.so.$(SONUMBER) -Wl,--version-script=libclient/libpawl.map -Wl,-z,defs \
+	    $(LDFLAGS_ALL) $(filter %.o,$^) $(LIBS_CLIENT) -o $@.$(VERSION)
+	@ln -sf $(@F).$(VERSION) $@.$(SONUMBER)
+	@ln -sf $(@F).$(SONUMBER) $@
+$(BUILD)/libpawld.so: $(call obj,$(SRC_BASE) $(SRC_BROKER)) broker/libpawld.map
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,libpawld.so.$(SONUMBER) -Wl,--version-script=broker/libpawld.map -Wl,-z,defs \
+	    $(LDFLAGS_ALL) $(filter %.o,$^) $(LIBS_BROKER) -o $@.$(VERSION)
+	@ln -sf $(@F).$(VERSION) $@.$(SONUMBER)
+	@ln -sf $(@F).$(SONUMBER) $@
 $(BUILD)/pawld: $(call obj,broker/pawld.c) $(BUILD)/libpawld.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -o $@
 $(BUILD)/pawl: $(call obj,$(SRC_TOOLS)) $(BUILD)/libpawl.a $(BUILD)/libpawld.a
@@ -84,22 +130,134 @@ TEST_LIBS = $(call obj,$(SRC_TESTLIB)) $(BUILD)/libpawl.a $(BUILD)/libpawld.a
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
-$(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS)
+$(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | $(PROGRAMS)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
+$(BUILD)/tests/scenarios/%: $(BUILD)/obj/tests/scenarios/%.o $(TEST_LIBS) | $(PROGRAMS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
 $(BUILD)/tests/sim/%: $(BUILD)/obj/tests/sim/%.o $(call obj,$(SRC_SIM)) $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
-$(BUILD)/tests/crash/%: $(BUILD)/obj/tests/crash/%.o $(call obj,$(SRC_CRASH)) $(TEST_LIBS)
+$(BUILD)/tests/crash/%: $(BUILD)/obj/tests/crash/%.o $(call obj,$(SRC_CRASH)) $(TEST_LIBS) | $(PROGRAMS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $(if $(filter fuzz,$(FLAVOUR)),-fsanitize=fuzzer) $^ $(LIBS_BROKER) -lm -o $@
+	$(CC) $(LDFLAGS_ALL) $(if $(filter fuzz,$(FLAVOUR)),-fsanitize=fuzzer) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
+$(BUILD)/libclient/examples/%: $(BUILD)/obj/libclient/examples/%.o $(BUILD)/libpawl.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_CLIENT) -o $@
+$(BUILD)/broker/examples/%: $(BUILD)/obj/broker/examples/%.o $(BUILD)/libpawl.a $(BUILD)/libpawld.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -o $@
 
-tests-unit: $(TESTS_UNIT)
+# --- what it needs ---------------------------------------------------------------------------------
 
-clean:
+# package = what proves that it is there: a command, or a header that the compiler finds
+NEEDS = build-essential=gcc build-essential=make pkg-config=pkg-config liburing-dev=liburing.h libxxhash-dev=xxhash.h \
+        libcmocka-dev=cmocka.h libjansson-dev=jansson.h $(NEEDS_MORE)
+NEEDS_CI = build-essential=g++ clang=clang clang-format=clang-format libclang-rt-14-dev=libclang_rt.asan-x86_64.a \
+           e2fsprogs=mkfs.ext4 util-linux=unshare mount=losetup
+HEADERS_FIRST = \#include <stdarg.h>\n\#include <stddef.h>\n\#include <setjmp.h>\n\#include <stdint.h>\n
+missing = for n in $(NEEDS); do p=$${n%%=*}; w=$${n\#*=}; case $$w in \
+    (*.h) printf '$(HEADERS_FIRST)\#include <%s>\n' $$w | cc -E -x c - >/dev/null 2>&1 ;; \
+    (*.a) ls /usr/lib/llvm-*/lib/clang/*/lib/linux/$$w >/dev/null 2>&1 ;; \
+    (*) command -v $$w >/dev/null 2>&1 || test -x /usr/sbin/$$w ;; esac || echo $$p; done | sort -u
+
+deps: ## install what is missing (Debian, Ubuntu); CI=1: also what .ci/run needs
+deps: NEEDS_MORE = $(if $(CI),$(NEEDS_CI))
+deps:
+	@m=$$($(missing)); if [ -z "$$m" ]; then exit 0; fi; m=$$(echo $$m); echo "missing: $$m"; \
+	if ! command -v apt-get >/dev/null; then echo "install the like of these with the package manager of this system"; exit 1; fi; \
+	if [ "$$(id -u)" = 0 ]; then as=; elif command -v sudo >/dev/null; then as=sudo; else \
+	    echo "as root: apt-get install $$m"; exit 1; fi; \
+	$$as apt-get update -q && $$as env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$m
+
+need:
+	@m=$$($(missing)); if [ -n "$$m" ]; then echo "missing:" $$m "(make deps installs them)"; exit 1; fi
+
+# --- install ---------------------------------------------------------------------------------------
+
+MAN_PAGES = $(wildcard libclient/man/*.[1-9] broker/man/*.[1-9] tools/man/*.[1-9])
+pc = sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDIR)|; s|@VERSION@|$(VERSION)|'
+D = $(DESTDIR)
+
+install: all ## libraries, headers, programs, man pages, pkg-config and systemd files under DESTDIR/PREFIX
+	$(INSTALL) -d $(D)$(BINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR) $(D)$(UNITDIR)
+	$(INSTALL) -m 755 $(PROGRAMS) $(D)$(BINDIR)
+	for l in libpawl libpawld; do \
+	    $(INSTALL) -m 644 $(BUILD)/$$l.a $(D)$(LIBDIR)/ && \
+	    $(INSTALL) -m 755 $(BUILD)/$$l.so.$(VERSION) $(D)$(LIBDIR)/ && \
+	    ln -sf $$l.so.$(VERSION) $(D)$(LIBDIR)/$$l.so.$(SONUMBER) && \
+	    ln -sf $$l.so.$(SONUMBER) $(D)$(LIBDIR)/$$l.so || exit 1; done
+	$(INSTALL) -m 644 libclient/include/pawl.h broker/include/pawld.h $(D)$(INCLUDEDIR)
+	$(pc) libclient/pawl.pc.in > $(D)$(LIBDIR)/pkgconfig/pawl.pc
+	$(pc) broker/pawld.pc.in > $(D)$(LIBDIR)/pkgconfig/pawld.pc
+	sed 's|@BINDIR@|$(BINDIR)|' broker/pawld.service.in > $(D)$(UNITDIR)/pawld.service
+	for m in $(MAN_PAGES); do s=$(D)$(MANDIR)/man$${m##*.}; $(INSTALL) -d $$s && $(INSTALL) -m 644 $$m $$s || exit 1; done
+
+uninstall: ## take all of that away again
+	rm -f $(addprefix $(D)$(BINDIR)/,$(notdir $(PROGRAMS))) $(addprefix $(D)$(INCLUDEDIR)/,pawl.h pawld.h)
+	rm -f $(foreach l,libpawl libpawld,$(addprefix $(D)$(LIBDIR)/$l,.a .so .so.$(SONUMBER) .so.$(VERSION)))
+	rm -f $(addprefix $(D)$(LIBDIR)/pkgconfig/,pawl.pc pawld.pc) $(D)$(UNITDIR)/pawld.service
+	rm -f $(foreach m,$(MAN_PAGES),$(D)$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m))
+
+installcheck: all ## install into a temporary place, build and run the first program there
+	BUILD=$(BUILD) CC="$(CC)" CXX="$(CXX)" tests/install_check.sh
+
+# --- run -------------------------------------------------------------------------------------------
+
+demo: ## the main job on a real text (FILE=), with broker and consumers killed meanwhile
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(BUILD)/pawld $(BUILD)/tests/scenarios/demo
+	@$(BUILD)/tests/scenarios/demo $(FILE)
+
+RUN = BUILD=$(BUILD) FLAVOUR=$(FLAVOUR) CC="$(CC)" CXX="$(CXX)" JOBS=$(JOBS) tests/run.sh
+
+check: need ## every test in its short form; `N passed, N failed, N skipped` at the end
+	@$(MAKE) --no-print-directory -s -j$(JOBS) BUILD=$(BUILD) all tests
+	@$(RUN) $(TESTS_CRASH) $(TESTS_SIM) $(TESTS_INTEGRATION) $(TESTS_UNIT) $(TESTS_FUZZ) $(TESTS_SCRIPT)
+
+check-sim: need ## 20,000 seeds of the simulator
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_SIM)
+	@PAWL_SIM_SEEDS=20000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_SIM)
+
+check-crash: need ## 300 kills of brokers, 1,000 of clients, 20,000 crash images, every bit flipped
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_CRASH) $(PROGRAMS)
+	@PAWL_KILLS=300 PAWL_CLIENT_KILLS=1000 PAWL_CRASH_IMAGES=20000 PAWL_CRASH_FULL=1 TEST_TIMEOUT=7200 $(RUN) $(TESTS_CRASH)
+
+FUZZ_SECONDS ?= 60
+check-fuzz: need ## each fuzz target for FUZZ_SECONDS (60) with libFuzzer
+	@$(MAKE) --no-print-directory -s -j$(JOBS) FLAVOUR=fuzz CC=clang BUILD=build/fuzz tests-fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) BUILD=build/fuzz tests/fuzz/fuzz_run.sh
+tests-fuzz: $(TESTS_FUZZ)
+
+check-asan: need ## all tests under the address and undefined behaviour sanitizers
+	@$(MAKE) --no-print-directory -s FLAVOUR=asan BUILD=build/asan check TESTS_SCRIPT=
+
+# The thread sanitizer sees nothing between two processes: these have both sides in one.
+THREADED = $(filter %thread_test %embed_test %lanes_test %loop_test %engine_test,$(TESTS_UNIT) $(TESTS_INTEGRATION))
+check-tsan: need ## the tests with threads under the thread sanitizer
+	@$(MAKE) --no-print-directory -s FLAVOUR=tsan BUILD=build/tsan run-tsan
+run-tsan:
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(THREADED)
+	@$(RUN) $(THREADED)
+
+check-bugs: need ## every seeded bug must make its test fail
+	@tests/bugs_run.sh
+
+bench: need ## measure; the full set takes minutes
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(PROGRAMS)
+	@$(BUILD)/pawl-bench $(BENCH_ARGS)
+
+SOURCES = $(shell find libclient broker tools bench tests -name '*.[ch]' 2>/dev/null)
+format-check: ## clang-format 14 agrees
+	@$(CLANG_FORMAT) --dry-run -Werror $(SOURCES) && echo "format: $(words $(SOURCES)) files agree"
+format:
+	$(CLANG_FORMAT) -i $(SOURCES)
+
+clean: ## remove build/
 	rm -rf build
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
