@@ -31,6 +31,7 @@ struct pawl_io_op {
     int fd;
     uint8_t kind, retries;
     bool busy;
+    bool is_direct; /* of an open: O_DIRECT was had */
     struct pawl_io_op *next;
 };
 
@@ -68,6 +69,9 @@ struct pawl_io_ops {
     void (*write)(struct pawl_io *io, struct pawl_io_op *op, int fd, const void *data, size_t bytes,
                   uint64_t offset, bool durable);
     void (*flush)(struct pawl_io *io, struct pawl_io_op *op, int fd);
+    /* file_open without blocking: result is the descriptor or -errno; name is kept until done. */
+    void (*open)(struct pawl_io *io, struct pawl_io_op *op, int dir, const char *name, int flags,
+                 unsigned mode, bool direct);
 
     int (*watch_add)(struct pawl_io *io, struct pawl_io_watch *watch);
     void (*watch_remove)(struct pawl_io *io, struct pawl_io_watch *watch);
@@ -82,7 +86,10 @@ struct pawl_io {
     const struct pawl_io_ops *ops;
 };
 
-/* text (256 bytes) says what was chosen and why. Return NULL with a text if it cannot be had. */
+/* One thread at a time: it may change (made and used for recovery in one, run in another) while no
+ * operation is in flight.
+ *
+ * text (256 bytes) says what was chosen and why. Return NULL with a text if it cannot be had. */
 struct pawl_io *pawl_io_uring_create(char *text);
 struct pawl_io *pawl_io_posix_create(char *text);
 /* uring if a probe of ring, write with RWF_DSYNC and poll works, else posix. */

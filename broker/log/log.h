@@ -75,17 +75,22 @@ int pawl_log_open(struct pawl_io *io, const struct pawl_log_options *options,
 void pawl_log_close(struct pawl_log *log);
 
 /* Bytes of records (with their heads, PAWL_LOG_RECORD_HEAD each) that fit now without waiting for
- * the disk; 0 while all buffers are in flight or the next segment is not there yet. */
+ * the disk; 0 while all buffers are in flight or the next segment is not there yet. What is
+ * appended within it, before the next seal, stays in one block. */
 uint64_t pawl_log_room(const struct pawl_log *log);
-/* Room for one record in the open block; write `bytes` of body there before the next call. Requires
- * room >= bytes + PAWL_LOG_RECORD_HEAD. Several records appended between pawl_log_group_begin and
- * _end stay in one block. *lsn: its position. */
+/* room >= bytes, and where the open block is still empty and its segment too full for that, moves
+ * it to the next segment first. Ask this, not room, before records of more than block_bytes. False:
+ * seal what is pending and wait for the disk. Requires bytes <= record_bytes_max + one head. */
+bool pawl_log_admit(struct pawl_log *log, uint64_t bytes);
+/* Room for one record in the open block, aligned to 8; write `bytes` of body there before the next
+ * call. Requires room >= bytes + PAWL_LOG_RECORD_HEAD. *lsn: its position, never 0. */
 void *pawl_log_append(struct pawl_log *log, uint16_t type, uint32_t bytes, uint64_t *lsn);
-#define PAWL_LOG_RECORD_HEAD 8u
+#define PAWL_LOG_RECORD_HEAD 16u /* at most: length and type, and padding to 8 */
 
 bool pawl_log_pending(const struct pawl_log *log); /* the open block holds records */
 uint32_t pawl_log_in_flight(const struct pawl_log *log);
-uint64_t pawl_log_appended(const struct pawl_log *log); /* position behind the last record */
+/* Position behind the last record; once that is durable, pawl_log_durable() is greater. */
+uint64_t pawl_log_appended(const struct pawl_log *log);
 uint64_t pawl_log_durable(const struct pawl_log *log);
 bool pawl_log_failed(const struct pawl_log *log);
 const char *pawl_log_failure(const struct pawl_log *log); /* file, offset, errno text; "" if none */
