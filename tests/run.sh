@@ -23,6 +23,14 @@ trap 'rm -f "$TALLY"' EXIT
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:exitcode=99:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}"
 export TSAN_OPTIONS="halt_on_error=1:exitcode=98:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
+# Time limits stretch with the flavour: they are there for what hangs.
+case ${FLAVOUR:-release} in
+asan) slow=4 ;;
+tsan) slow=10 ;;
+*) slow=1 ;;
+esac
+export PAWL_TEST_SLOW=${PAWL_TEST_SLOW:-$slow}
+export TEST_TIMEOUT=$((${TEST_TIMEOUT:-300} * PAWL_TEST_SLOW))
 
 run_one() {
     local program=$1 name log start end code
@@ -51,7 +59,7 @@ run_one() {
     *)
         echo "failed 0" >>"$TALLY"
         local why="exit $code"
-        [ $code = 124 ] || [ $code = 137 ] && why="exit $code: the time limit of ${TEST_TIMEOUT:-300} s"
+        [ $code = 124 ] || [ $code = 137 ] && why="exit $code: the time limit of $TEST_TIMEOUT s"
         printf 'FAIL  %-34s %8s  %s\n%s\n' "$name" "$took" "$why" \
             "$(tail -n "${TEST_TAIL:-40}" "$log" | sed 's/^/      | /')"
         ;;
