@@ -126,7 +126,12 @@ $(BUILD)/pawl: $(call obj,$(SRC_TOOLS)) $(BUILD)/libpawl.a $(BUILD)/libpawld.a
 $(BUILD)/pawl-bench: $(call obj,$(SRC_BENCH)) $(BUILD)/libpawl.a $(BUILD)/libpawld.a
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -ljansson -lm -o $@
 
-TEST_LIBS = $(call obj,$(SRC_TESTLIB)) $(BUILD)/libpawl.a $(BUILD)/libpawld.a
+# An archive: a test takes only what it uses of tests/lib.
+TEST_LIBS = $(BUILD)/libpawltest.a $(BUILD)/libpawl.a $(BUILD)/libpawld.a
+$(BUILD)/libpawltest.a: $(call obj,$(SRC_TESTLIB))
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $^
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@

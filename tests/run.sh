@@ -38,7 +38,7 @@ run_one() {
     name=${name#tests/}
     log=$LOGS/${name//\//-}.log
     start=$(date +%s%N)
-    timeout -k 10 "${TEST_TIMEOUT:-300}" "$program" >"$log" 2>&1 </dev/null
+    timeout -k 10 "$TEST_TIMEOUT" "$program" >"$log" 2>&1 </dev/null
     code=$?
     end=$(date +%s%N)
     local took
