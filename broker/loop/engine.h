@@ -21,7 +21,12 @@ struct pawl_engine;
 
 /* Where effects go. write: claim effect->bytes in the lane's completion ring (for ANSWER the owner
  * may merge it into the last one), fill it with pawl_core_effect_write(), then call
- * pawl_core_effect_done(). A lane that is gone drops it. */
+ * pawl_core_effect_done(). A lane that is gone drops it. Never called from inside the core: effects
+ * that need not wait stand in a row of their own until the next publish or settle.
+ *
+ * Handles of lanes are numbers below PAWL_ENGINE_LANES_MAX, best small ones; one is given to
+ * another lane only when pawl_engine_lane_idle() says that nothing waits for the old one. */
+#define PAWL_ENGINE_LANES_MAX (1u << 20)
 struct pawl_engine_lanes {
     void *ctx;
     bool (*reserve)(void *ctx, uint32_t lane, uint32_t bytes);
@@ -33,6 +38,9 @@ struct pawl_engine_options {
     struct pawl_log_options log;
     struct pawl_core_options core;
     uint64_t relaxed_window_ns;
+    /* Bound of effects that wait, that is of what completion rings can have reserved; 0: a fortieth
+     * of core.memory_bytes, forty being the smallest completion. */
+    uint64_t effects_max;
 };
 
 /* Opens log and core and recovers. Result and text as pawl_log_open(). */
@@ -61,5 +69,9 @@ uint64_t pawl_engine_next(const struct pawl_engine *engine);
 bool pawl_engine_failed(const struct pawl_engine *engine);
 /* How many effects wait. */
 uint32_t pawl_engine_waiting(const struct pawl_engine *engine);
+/* Nothing that names this lane waits: its handle may be given to another. */
+bool pawl_engine_lane_idle(const struct pawl_engine *engine, uint32_t lane);
+/* A number that has changed when pawl_engine_admits() may answer otherwise than before. */
+uint64_t pawl_engine_progress(const struct pawl_engine *engine);
 
 #endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* The end of a turn: hands out what is ready, copies what still lives in the oldest segment, keeps
+ * the promise about room, and decides when a block is written.
+ *
+ * When the open block is sealed
+ *   somebody waits for it   in flight   bytes          then
+ *   yes                     none        any            at once: waiting would only add time
+ *   yes                     some        >= 64 KiB      at once, if a slot is free
+ *   yes                     some        less           when the one in flight is done (16 producers
+ *                                                      with one send each: 63,000 against 59,000)
+ *   no (relaxed)            none        >= half block  at once, so that the next does not stall
+ *   no (relaxed)            any         less           relaxed_window after its first record
+ *   something found no room any         any            at once, if a slot is free
+ *
+ * Copy-forward. Begins when the log is longer than twice its live bytes plus a segment, takes the
+ * oldest segment, and releases it when all copies are durable. Each turn it may append as much as
+ * twice what the turn itself appended, at least COPY_BYTES_MIN: the released segment then always
+ * comes before the log has grown by another one. While it is at it, a quarter of the open block is
+ * out of reach for commands, else a full load would leave it nothing.
+ *
+ * Room. `live` is what all facts would take. Sends are taken while the segments on disk hold twice
+ * that and two segments: one for acks and decisions, one for copies (G10, L3). Growth is asked for
+ * two segments ahead; where it cannot be had, sends are refused by name; where it is under way and
+ * late, they are held back for that moment. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+#include "loop/engine_inner.h"
+
+#define SECOND_BLOCK_BYTES 65536u
+#define COPY_BYTES_MIN 65536u
+#define MARK_AFTER_NS 100000000ull
+#define RETRY_DISK_NS 1000000000ull
+
+/* Does anybody wait for a record of the open block? */
+static bool open_block_wanted(const struct pawl_engine *e) { return e->want_lsn > e->sealed; }
+
+static bool seal_due(const struct pawl_engine *e)
+{
+    uint32_t in_flight = pawl_log_in_flight(e->log);
+    uint64_t bytes = pawl_log_appended(e->log) - e->sealed;
+    if (in_flight >= e->in_flight_max)
+        return false;
+    if (e->starved)
+        return true;
+    if (open_block_wanted(e))
+        return in_flight == 0 || bytes >= SECOND_BLOCK_BYTES;
+    return e->boot >= pawl_add_sat(e->open_since, e->relaxed_window_ns) ||
+           (in_flight == 0 && bytes >= e->block_bytes / 2);
+}
+
+void pawl_engine_seal(struct pawl_engine *engine, bool at_once)
+{
+    struct pawl_engine *e = engine;
+    if (!pawl_log_pending(e->log) || pawl_log_failed(e->log) || !(at_once || seal_due(e)))
+        return;
+    pawl_log_seal(e->log, e->now.time, e->boot, e->now.wall);
+    /* The log must wait: the first block of a segment does, for all before it; any does while the
+     * next segment is not there. */
+    e->seal_blocked = pawl_log_pending(e->log);
+    if (e->seal_blocked)
+        return;
+    e->sealed = pawl_log_appended(e->log);
+    e->starved = false;
+    e->progress++;
+}
+
+/* --- copy-forward ---------------------------------------------------------------------------- */
+
+static bool copy_needed(const struct pawl_engine *e)
+{
+    uint64_t oldest = pawl_log_oldest_segment(e->log);
+    if (oldest == pawl_log_newest_segment(e->log))
+        return false;
+    uint64_t used = pawl_log_appended(e->log) - oldest * e->segment_bytes;
+    return used > 2 * pawl_core_live(e->core) + e->segment_bytes;
+}
+
+/* True: there is more to copy and room for it now. */
+static bool copy_forward(struct pawl_engine *e)
+{
+    if (e->release_at != 0) {
+        if (pawl_log_durable(e->log) <= e->release_at)
+            return false;
+        pawl_log_release_oldest(e->log);
+        e->release_at = 0;
+        e->progress++;
+    }
+    if (!copy_needed(e)) {
+        e->reserve = 0;
+        return false;
+    }
+    e->reserve = e->block_bytes / 4;
+    uint64_t before = pawl_log_appended(e->log);
+    uint64_t budget = pawl_max_u64(COPY_BYTES_MIN, 2 * (before - e->settled));
+    e->copying = true;
+    bool done = pawl_core_copy(e->core, pawl_log_oldest_segment(e->log), budget, e->now);
+    e->copying = false;
+    if (done) {
+        e->release_at = pawl_log_appended(e->log);
+        e->reserve = 0;
+        /* Nobody waits for the copies, but the segment does. */
+        e->want_lsn = pawl_max_u64(e->want_lsn, e->release_at);
+        return false;
+    }
+    uint64_t copied = pawl_log_appended(e->log) - before;
+    if (copied + COPY_BYTES_MIN / 2 >= budget)
+        return true;
+    e->starved = true;
+    /* Not even an empty block was enough: a large message at the end of a segment. */
+    if (copied == 0 && !pawl_log_pending(e->log))
+        return pawl_log_admit(e->log, e->record_bytes_max);
+    return false;
+}
+
+/* --- room for sends -------------------------------------------------------------------------- */
+
+static void space(struct pawl_engine *e)
+{
+    uint64_t existing = pawl_log_existing(e->log);
+    uint64_t promised = 2 * pawl_core_live(e->core) + 2 * e->segment_bytes;
+    if (existing < promised + 2 * e->segment_bytes)
+        pawl_log_want(e->log, promised + 2 * e->segment_bytes);
+
+    bool grows = pawl_log_may_grow(e->log);
+    /* Once refusing, an eighth of a segment must be won back: no flutter at the edge. */
+    uint64_t enough = promised + (e->refusing ? e->segment_bytes / 8 : 0);
+    uint32_t refuse = PAWL_LIMIT_NONE;
+    if (existing < enough && !grows)
+        refuse = pawl_log_disk_full(e->log) ? PAWL_LIMIT_DISK : PAWL_LIMIT_LOG;
+    if (refuse != e->refusing) {
+        e->refusing = refuse;
+        pawl_core_refuse_sends(e->core, refuse);
+        e->progress++;
+    }
+    bool hold = grows && existing < promised - e->segment_bytes;
+    if (hold != e->hold_sends) {
+        e->hold_sends = hold;
+        e->progress++;
+    }
+}
+
+/* --- marker ---------------------------------------------------------------------------------- */
+
+static bool mark_wanted(const struct pawl_engine *e)
+{
+    return !pawl_log_pending(e->log) && pawl_log_in_flight(e->log) == 0 && !pawl_log_marked(e->log);
+}
+
+static void mark_when_idle(struct pawl_engine *e)
+{
+    if (mark_wanted(e) && e->boot >= pawl_add_sat(e->active_at, MARK_AFTER_NS))
+        pawl_log_mark(e->log, false, e->now.time, e->boot, e->now.wall);
+}
+
+bool pawl_engine_settle(struct pawl_engine *engine)
+{
+    struct pawl_engine *e = engine;
+    if (pawl_log_failed(e->log))
+        return false;
+    uint64_t progress = e->progress;
+    bool more = pawl_core_pump(e->core, e->now);
+    if (more)
+        e->starved = true;
+    space(e);
+    pawl_engine_seal(e, false);
+    /* Behind the seal, since a block that is still empty takes any record. */
+    bool copy_more = copy_forward(e);
+    pawl_engine_seal(e, false);
+    e->settled = pawl_log_appended(e->log);
+    pawl_log_tend(e->log, e->boot);
+    mark_when_idle(e);
+    if (pawl_log_failed(e->log))
+        return false; /* the io may answer at once */
+    (void)pawl_engine_flush(e);
+    /* What waits for room has it only if something moved; else the disk will wake us. */
+    return copy_more || (more && e->progress != progress);
+}
+
+uint64_t pawl_engine_next(const struct pawl_engine *engine)
+{
+    const struct pawl_engine *e = engine;
+    uint64_t next = UINT64_MAX;
+    uint64_t due = pawl_core_next(e->core);
+    if (due > e->now.time && due != UINT64_MAX)
+        next = e->boot + (due - e->now.time);
+    else if (due <= e->now.time && !e->starved)
+        next = e->boot;
+    /* A block that somebody waits for is not sealed for one reason only: another is in flight, and
+     * its end wakes us. So is one that the log would not take. */
+    if (pawl_log_pending(e->log) && !open_block_wanted(e) && !e->seal_blocked &&
+        pawl_log_in_flight(e->log) < e->in_flight_max)
+        next = pawl_min_u64(next, pawl_add_sat(e->open_since, e->relaxed_window_ns));
+    if (mark_wanted(e))
+        next = pawl_min_u64(next, pawl_add_sat(e->active_at, MARK_AFTER_NS));
+    if (pawl_log_disk_full(e->log))
+        next = pawl_min_u64(next, pawl_add_sat(e->boot, RETRY_DISK_NS));
+    return next;
+}
