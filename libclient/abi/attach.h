@@ -13,8 +13,9 @@
  *                                        submission memfd, completion memfd, bell eventfd
  *   WATCH  (lane)                     →
  *                                      ← WATCH_OK (result) + 1 descriptor: a socket that gets a
- * byte when the lane has news and waits with PAWL_WAIT_FD BYE    (clean end of the session) →
- * closes
+ * byte when the lane has news and waits with PAWL_WAIT_FD
+ *   CLOSE  (lane; no answer)          →
+ *   BYE    (clean end of the session) → closes
  *
  * The broker takes no descriptor from a client. Why a socket and not an eventfd for WATCH: its file
  * description is shared with the client, who could clear O_NONBLOCK and fill the counter, and the
@@ -34,6 +35,7 @@ enum pawl_attach_type {
     PAWL_ATTACH_WATCH = 5,
     PAWL_ATTACH_WATCH_OK = 6,
     PAWL_ATTACH_BYE = 7,
+    PAWL_ATTACH_CLOSE = 8, /* struct pawl_attach_watch: this lane alone, its number is free */
 };
 
 #define PAWL_ATTACH_LABEL_BYTES 64
