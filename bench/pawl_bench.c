@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* pawl-bench: options, the guardian process, and the list of scenarios. README.md says what each
+ * asks and how to read it. */
+#include "bench.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct scenario {
+    const char *name, *what;
+    void (*run)(const struct bench *b);
+};
+
+static const struct scenario scenarios[] = {
+    { "limits", "what the machine can do: cache line, bare ring, bare device, futex, copy",
+      bench_limits },
+    { "durable", "one durable send at a time beside the bare device; 16 producers", bench_durable },
+    { "throughput", "full lives (send, receive, ack) a second", bench_throughput },
+    { "recover", "seconds and MB/s to open a log after a crash", bench_recover },
+    { "memory", "bytes of memory a waiting message", bench_memory },
+    { "timers", "delayed messages: insertion, memory, lateness of a storm", bench_timers },
+    { "death", "SIGKILL of a consumer until another one has its message", bench_death },
+    { "idle", "processor time of the broker and of idle clients", bench_idle },
+};
+#define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
+
+static void usage(FILE *to)
+{
+    fprintf(to,
+            "usage: pawl-bench [options] all|SCENARIO...\n\n"
+            "  --small           a set of seconds, which proves that all of it works\n"
+            "  --repeats N       kept repeats of each case (default 5; small 1)\n"
+            "  --seconds S       length of one measurement of a rate (default 3; small 0.2)\n"
+            "  --pin B,C|none    core of the broker and of the clients (default: the core that\n"
+            "                    takes the disk's interrupts, and the other one)\n"
+            "  --dir DIR         where the logs go (default: here; take a real disk)\n"
+            "  --json            one line of JSON a result on stdout, the table on stderr\n"
+            "  --only TEXT       only cases whose name holds TEXT\n"
+            "  --size MIB        log to recover from (default 1024)\n"
+            "  --delayed N       messages of timers (default 10000000)\n"
+            "  --window N        open operations of a producer (default 1024)\n"
+            "  --credit N        messages a consumer may hold (default 1024)\n"
+            "  --pawld FILE      the broker (default: beside this program)\n"
+            "  --pass OPTION     handed on to every broker; may be repeated\n\n");
+    for (size_t i = 0; i < SCENARIOS; i++)
+        fprintf(to, "  %-11s %s\n", scenarios[i].name, scenarios[i].what);
+}
+
+static uint64_t number(const char *text, uint64_t least, uint64_t most)
+{
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (errno != 0 || end == text || *end != 0 || v < least || v > most) {
+        fprintf(stderr, "pawl-bench: %s: not a number from %llu to %llu\n", text,
+                (unsigned long long)least, (unsigned long long)most);
+        exit(2);
+    }
+    return v;
+}
+
+static void parse_pin(struct bench *b, const char *text)
+{
+    int broker, client;
+    char rest;
+    if (strcmp(text, "none") == 0) {
+        b->broker_core = b->client_core = -1;
+    } else if (sscanf(text, "%d,%d%c", &broker, &client, &rest) == 2 && broker >= 0 &&
+               client >= 0 && (uint32_t)broker < b->cores && (uint32_t)client < b->cores) {
+        b->broker_core = broker;
+        b->client_core = client;
+    } else {
+        fprintf(stderr, "pawl-bench: --pin takes two cores, as 1,0, or none\n");
+        exit(2);
+    }
+}
+
+struct choice {
+    struct bench b;
+    bool chosen[SCENARIOS];
+    bool pinned;
+    const char *parent_dir;
+};
+
+static void parse(struct choice *c, int argc, char **argv)
+{
+    static const struct option options[] = { { "small", no_argument, NULL, 's' },
+                                             { "repeats", required_argument, NULL, 'r' },
+                                             { "seconds", required_argument, NULL, 't' },
+                                             { "pin", required_argument, NULL, 'p' },
+                                             { "dir", required_argument, NULL, 'd' },
+                                             { "json", no_argument, NULL, 'j' },
+                                             { "only", required_argument, NULL, 'o' },
+                                             { "size", required_argument, NULL, 'z' },
+                                             { "delayed", required_argument, NULL, 'n' },
+                                             { "window", required_argument, NULL, 'w' },
+                                             { "credit", required_argument, NULL, 'c' },
+                                             { "pawld", required_argument, NULL, 'b' },
+                                             { "pass", required_argument, NULL, 'x' },
+                                             { "help", no_argument, NULL, 'h' },
+                                             { NULL, 0, NULL, 0 } };
+    struct bench *b = &c->b;
+    double seconds = 0;
+    int o;
+    while ((o = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (o) {
+        case 's':
+            b->small = true;
+            break;
+        case 'r':
+            b->repeats = (uint32_t)number(optarg, 1, BENCH_REPEATS_MAX);
+            break;
+        case 't':
+            seconds = strtod(optarg, NULL);
+            break;
+        case 'p':
+            parse_pin(b, optarg);
+            c->pinned = true;
+            break;
+        case 'd':
+            c->parent_dir = optarg;
+            break;
+        case 'j':
+            b->json = true;
+            break;
+        case 'o':
+            b->only = optarg;
+            break;
+        case 'z':
+            b->recover_bytes = number(optarg, 1, 1 << 20) << 20;
+            break;
+        case 'n':
+            b->delayed = number(optarg, 1000, 1000000000);
+            break;
+        case 'w':
+            b->window = (uint32_t)number(optarg, 64, 65536);
+            break;
+        case 'c':
+            b->credit = (uint32_t)number(optarg, 1, 65536);
+            break;
+        case 'b':
+            snprintf(b->pawld, sizeof(b->pawld), "%s", optarg);
+            break;
+        case 'x':
+            if (b->extra_count >= BENCH_EXTRA_MAX)
+                exit(2);
+            b->extra[b->extra_count++] = optarg;
+            break;
+        case 'h':
+            usage(stdout);
+            exit(0);
+        default:
+            usage(stderr);
+            exit(2);
+        }
+    }
+    bool any = false;
+    for (; optind < argc; optind++) {
+        bool known = false;
+        for (size_t i = 0; i < SCENARIOS; i++) {
+            if (strcmp(argv[optind], "all") == 0 || strcmp(argv[optind], scenarios[i].name) == 0)
+                c->chosen[i] = known = any = true;
+        }
+        if (!known) {
+            fprintf(stderr, "pawl-bench: %s: no such scenario\n", argv[optind]);
+            exit(2);
+        }
+    }
+    if (!any) {
+        usage(stderr);
+        exit(2);
+    }
+    if (b->repeats == 0)
+        b->repeats = b->small ? 1 : 5;
+    if (b->recover_bytes == 0)
+        b->recover_bytes = (b->small ? 24ull : 1024ull) << 20;
+    if (b->delayed == 0)
+        b->delayed = b->small ? 20000 : 10000000;
+    b->seconds = seconds > 0 ? seconds : b->small ? 0.2 : 3;
+}
+
+static void work(struct choice *c)
+{
+    struct bench *b = &c->b;
+    setpgid(0, 0);
+    b->disk_core = bench_disk_core(b->dir);
+    if (!c->pinned) {
+        b->broker_core = b->disk_core >= 0 ? b->disk_core : 0;
+        b->client_core = b->cores < 2 ? 0 : b->broker_core == 0 ? 1 : 0;
+    }
+    bench_header(b);
+    for (size_t i = 0; i < SCENARIOS; i++)
+        if (c->chosen[i])
+            scenarios[i].run(b);
+}
+
+/* The broker beside this program. */
+static void find_pawld(struct bench *b)
+{
+    char self[BENCH_PATH_BYTES - 16];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0)
+        bench_fail("cannot find out where this program is");
+    self[n] = 0;
+    snprintf(b->pawld, sizeof(b->pawld), "%s/pawld", dirname(self));
+}
+
+/* Waits for the worker, a time-out or a signal; in every case nothing is left behind. */
+static int guard(const struct bench *b, pid_t worker)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    int status = 1 << 8;
+    const struct timespec limit = { .tv_sec = b->small ? 300 : 6 * 3600 };
+    for (;;) {
+        int s = sigtimedwait(&set, NULL, &limit);
+        if (s == SIGCHLD && waitpid(worker, &status, WNOHANG) == worker)
+            break;
+        if (s == SIGCHLD || (s < 0 && errno == EINTR))
+            continue;
+        fprintf(stderr, "pawl-bench: %s\n", s < 0 ? "hangs: killed after its time" : "stopped");
+        kill(-worker, SIGKILL);
+        kill(worker, SIGKILL);
+        waitpid(worker, NULL, 0);
+        break;
+    }
+    kill(-worker, SIGKILL);
+    if (!WIFEXITED(status)) {
+        fprintf(stderr, "pawl-bench: the worker ended by signal %d\n", WTERMSIG(status));
+        return 1;
+    }
+    return WEXITSTATUS(status);
+}
+
+int main(int argc, char **argv)
+{
+    static struct choice c;
+    c.b.cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    c.b.window = c.b.credit = 1024;
+    c.parent_dir = ".";
+    find_pawld(&c.b);
+    parse(&c, argc, argv);
+    snprintf(c.b.dir, sizeof(c.b.dir), "%s/pawl-bench.XXXXXX", c.parent_dir);
+    if (mkdtemp(c.b.dir) == NULL)
+        bench_fail("cannot make a directory in %s: %s", c.parent_dir, strerror(errno));
+    sigset_t set, was;
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, &was);
+    pid_t worker = fork();
+    if (worker < 0)
+        bench_fail("cannot fork: %s", strerror(errno));
+    if (worker == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        sigprocmask(SIG_SETMASK, &was, NULL);
+        work(&c);
+        fflush(NULL);
+        _exit(0);
+    }
+    int rc = guard(&c.b, worker);
+    bench_tree_remove(c.b.dir);
+    return rc;
+}
