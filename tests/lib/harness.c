@@ -268,7 +268,7 @@ static long file_size(const char *path)
 
 int harness_broker_try(struct harness_broker *b)
 {
-    char notify[200];
+    char notify[420];
     const char *program = harness_program("pawld");
     snprintf(notify, sizeof notify, "%.*s.notify", (int)(strlen(b->log) - 4), b->log);
     int fd = notify_open(notify);

@@ -63,12 +63,12 @@ void harness_pause(void);
 
 struct harness_broker {
     char dir[160];
-    char socket[160];                       /* "": dir/pawl.sock */
+    char socket[400];                       /* "": dir/pawl.sock */
     const char *args[HARNESS_ARGS_MAX + 1]; /* further options of pawld */
     int (*before_exec)(void *ctx);          /* in the child; non-zero: exit 126 */
     void *before_ctx;
     pid_t pid;      /* 0: not running */
-    char log[192];  /* file with what it said on stderr in all its lives */
+    char log[400];  /* file with what it said on stderr in all its lives */
     long life;      /* offset in it where this life begins */
     bool notified;  /* it said READY=1 to systemd */
     uint64_t up_ns; /* from fork to ready */
