@@ -23,7 +23,7 @@ struct pawl_budget {
 void *pawl_budget_map(struct pawl_budget *budget, size_t bytes); /* NULL: over the limit, or none */
 void pawl_budget_unmap(struct pawl_budget *budget, void *p, size_t bytes);
 
-#define PAWL_POOL_CHUNKS 65536u
+#define PAWL_POOL_CHUNKS 4096u
 
 struct pawl_pool {
     struct pawl_budget *budget;

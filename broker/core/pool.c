@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/pool.h"
+
+#include <string.h>
+
+void *pawl_budget_map(struct pawl_budget *budget, size_t bytes)
+{
+    if (bytes > budget->limit || budget->used > budget->limit - bytes)
+        return NULL;
+    void *p = budget->map(budget->ctx, bytes);
+    if (p)
+        budget->used += bytes;
+    return p;
+}
+
+void pawl_budget_unmap(struct pawl_budget *budget, void *p, size_t bytes)
+{
+    PAWL_ASSERT_REL(budget->used, >=, bytes);
+    budget->used -= bytes;
+    budget->unmap(budget->ctx, p, bytes);
+}
+
+static size_t chunk_bytes(const struct pawl_pool *pool)
+{
+    return (size_t)pool->entry_bytes << pool->chunk_shift;
+}
+
+int pawl_pool_init(struct pawl_pool *pool, struct pawl_budget *budget, uint32_t entry_bytes,
+                   uint32_t chunk_shift)
+{
+    PAWL_ASSERT(entry_bytes >= 8 && entry_bytes % 8 == 0);
+    memset(pool, 0, sizeof *pool);
+    pool->budget = budget;
+    pool->entry_bytes = entry_bytes;
+    pool->chunk_shift = chunk_shift;
+    pool->never_used = 1; /* 0 means none */
+    pool->chunks = pawl_budget_map(budget, PAWL_POOL_CHUNKS * sizeof *pool->chunks);
+    return pool->chunks ? 0 : -1;
+}
+
+void pawl_pool_fini(struct pawl_pool *pool)
+{
+    if (!pool->chunks)
+        return;
+    for (uint32_t i = 0; i < pool->chunk_count; i++)
+        pawl_budget_unmap(pool->budget, pool->chunks[i], chunk_bytes(pool));
+    pawl_budget_unmap(pool->budget, pool->chunks, PAWL_POOL_CHUNKS * sizeof *pool->chunks);
+    memset(pool, 0, sizeof *pool);
+}
+
+static bool grow(struct pawl_pool *pool)
+{
+    if (pool->chunk_count == PAWL_POOL_CHUNKS)
+        return false;
+    void *chunk = pawl_budget_map(pool->budget, chunk_bytes(pool));
+    if (!chunk)
+        return false;
+    pool->chunks[pool->chunk_count++] = chunk;
+    return true;
+}
+
+bool pawl_pool_ready(struct pawl_pool *pool, uint32_t count)
+{
+    PAWL_ASSERT_REL(count, <, 1u << pool->chunk_shift);
+    while (((uint64_t)pool->chunk_count << pool->chunk_shift) < (uint64_t)pool->used + 1 + count)
+        if (!grow(pool))
+            return false;
+    return true;
+}
+
+uint32_t pawl_pool_take(struct pawl_pool *pool)
+{
+    uint32_t number = pool->free_first;
+    if (number) {
+        uint32_t *entry = pawl_pool_at(pool, number);
+        pool->free_first = *entry;
+        memset(entry, 0, pool->entry_bytes);
+    } else {
+        /* Pages come zeroed. */
+        if (pool->never_used >= (uint64_t)pool->chunk_count << pool->chunk_shift && !grow(pool))
+            return 0;
+        number = pool->never_used++;
+    }
+    pool->used++;
+    return number;
+}
+
+void pawl_pool_give(struct pawl_pool *pool, uint32_t number)
+{
+    PAWL_ASSERT(number > 0 && number < pool->never_used);
+    PAWL_ASSERT_REL(pool->used, >, 0);
+    *(uint32_t *)pawl_pool_at(pool, number) = pool->free_first;
+    pool->free_first = number;
+    pool->used--;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/table.h"
+
+#include <string.h>
+
+#define SEGMENT_SHIFT 16 /* buckets a segment: 256 KiB */
+#define SEGMENTS 32768u  /* two thousand million buckets */
+#define BUCKETS_FIRST 1024u
+
+/* Ids are counters with an epoch on top: the counter alone spreads them perfectly and neighbours in
+ * time are neighbours in memory. Nobody but the broker chooses them, so there is no flood to fear.
+ */
+static uint64_t spread(uint64_t id) { return id ^ (id >> 40) * 0x9e3779b97f4a7c15ull; }
+
+static uint32_t *id_chain(const struct pawl_table *table, uint32_t number, uint64_t *id)
+{
+    uint8_t *object = pawl_pool_at(table->pool, number);
+    memcpy(id, object + table->id_offset, sizeof *id);
+    return (uint32_t *)(void *)(object + table->chain_offset);
+}
+
+static uint32_t *bucket(const struct pawl_table *table, uint64_t b)
+{
+    return &table->segments[b >> SEGMENT_SHIFT][b & ((1u << SEGMENT_SHIFT) - 1)];
+}
+
+static uint32_t *bucket_of(const struct pawl_table *table, uint64_t id)
+{
+    uint64_t h = spread(id), b = h & (2 * table->round - 1);
+    return bucket(table, b < table->buckets ? b : h & (table->round - 1));
+}
+
+static bool segment_ready(struct pawl_table *table, uint64_t b)
+{
+    uint64_t s = b >> SEGMENT_SHIFT;
+    if (s >= SEGMENTS)
+        return false;
+    if (!table->segments[s])
+        table->segments[s] = pawl_budget_map(table->budget, sizeof(uint32_t) << SEGMENT_SHIFT);
+    return table->segments[s] != NULL;
+}
+
+int pawl_table_init(struct pawl_table *table, struct pawl_budget *budget, struct pawl_pool *pool,
+                    uint32_t id_offset, uint32_t chain_offset)
+{
+    memset(table, 0, sizeof *table);
+    table->budget = budget;
+    table->pool = pool;
+    table->id_offset = id_offset;
+    table->chain_offset = chain_offset;
+    table->buckets = table->round = BUCKETS_FIRST;
+    table->segments = pawl_budget_map(budget, SEGMENTS * sizeof *table->segments);
+    if (!table->segments)
+        return -1;
+    return segment_ready(table, 0) ? 0 : -1;
+}
+
+void pawl_table_fini(struct pawl_table *table)
+{
+    if (!table->segments)
+        return;
+    for (uint64_t s = 0; s < SEGMENTS && table->segments[s]; s++)
+        pawl_budget_unmap(table->budget, table->segments[s], sizeof(uint32_t) << SEGMENT_SHIFT);
+    pawl_budget_unmap(table->budget, table->segments, SEGMENTS * sizeof *table->segments);
+    memset(table, 0, sizeof *table);
+}
+
+/* Bucket `buckets - round` gives what belongs into the new bucket `buckets`. */
+static void split(struct pawl_table *table)
+{
+    if (!segment_ready(table, table->buckets))
+        return;
+    uint32_t *from = bucket(table, table->buckets - table->round);
+    uint32_t *to = bucket(table, table->buckets);
+    uint64_t mask = 2 * table->round - 1;
+    for (uint32_t number = *from; number;) {
+        uint64_t id;
+        uint32_t *chain = id_chain(table, number, &id), next = *chain;
+        if ((spread(id) & mask) == table->buckets) {
+            *from = next;
+            *chain = *to;
+            *to = number;
+        } else {
+            from = chain;
+        }
+        number = next;
+    }
+    if (++table->buckets == 2 * table->round)
+        table->round *= 2;
+}
+
+uint32_t pawl_table_find(const struct pawl_table *table, uint64_t id)
+{
+    for (uint32_t number = *bucket_of(table, id); number;) {
+        uint64_t other;
+        const uint32_t *chain = id_chain(table, number, &other);
+        if (other == id)
+            return number;
+        number = *chain;
+    }
+    return 0;
+}
+
+void pawl_table_insert(struct pawl_table *table, uint64_t id, uint32_t number)
+{
+    PAWL_VERIFY_ASSERT(pawl_table_find(table, id) == 0);
+    if (table->entries++ >= table->buckets)
+        split(table);
+    uint64_t own;
+    uint32_t *chain = id_chain(table, number, &own), *first = bucket_of(table, id);
+    PAWL_ASSERT_REL(own, ==, id);
+    *chain = *first;
+    *first = number;
+}
+
+void pawl_table_remove(struct pawl_table *table, uint64_t id, uint32_t number)
+{
+    uint32_t *link = bucket_of(table, id);
+    for (;;) {
+        PAWL_ASSERT(*link != 0);
+        uint64_t other;
+        uint32_t *chain = id_chain(table, *link, &other);
+        if (*link == number) {
+            *link = *chain;
+            *chain = 0;
+            table->entries--;
+            return;
+        }
+        link = chain;
+    }
+}
+
+void pawl_table_prefetch(const struct pawl_table *table, uint64_t id)
+{
+    __builtin_prefetch(bucket_of(table, id));
+}
