@@ -92,7 +92,7 @@ int main(void)
     harness_check_rc(pawl_submit_send(lane, "fork", "open", 4, NULL, &ticket), PAWL_OK);
 
     harness_check(harness_wait(harness_fork(child, NULL)) == 0);
-    harness_check(harness_wait(harness_fork(child, "close")) == 0);
+    harness_check(harness_wait(harness_fork(child, &broker)) == 0);
 
     /* The parent has lost neither its session nor its lease, nor what it had under way. */
     struct pawl_answer answer;

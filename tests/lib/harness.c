@@ -229,6 +229,9 @@ static int notify_open(const char *path)
     return fd;
 }
 
+/* The parent went before PR_SET_PDEATHSIG was set. (0: it lives outside our pid namespace.) */
+static bool orphaned(pid_t parent) { return getppid() != parent && getppid() != 0; }
+
 static _Noreturn void broker_exec(const struct harness_broker *b, const char *program,
                                   const char *notify, pid_t parent)
 {
@@ -254,7 +257,7 @@ static _Noreturn void broker_exec(const struct harness_broker *b, const char *pr
     if (b->before_exec != NULL && b->before_exec(b->before_ctx) != 0)
         _exit(126);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
+    if (orphaned(parent))
         _exit(125);
     execv(program, (char *const *)argv);
     _exit(127);
@@ -454,7 +457,7 @@ pid_t harness_fork(int (*body)(void *arg), void *arg)
     if (pid != 0)
         return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
+    if (orphaned(parent))
         _exit(125);
     signal(SIGALRM, SIG_DFL);
     int rc = body(arg);
