@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Lanes: open, close, and the row of closed ones. The protocol has no message for the end of one
+ * lane, so a closed lane keeps its rings and waits in the session for the next pawl_lane_open():
+ * the rings of a thread that ended serve the thread that comes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "client/lane.h"
+#include "client/session.h"
+#include "client/text.h"
+
+#define REF_BUCKETS 1024u
+
+struct pawl *pawl_lane_create(struct pawl_session *session)
+{
+    const struct pawl_options *o = &session->options;
+    struct pawl *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return NULL;
+    uint64_t slots = 64;
+    while (slots < o->window)
+        slots *= 2;
+    lane->ops = calloc(slots, sizeof *lane->ops);
+    lane->answers = calloc(2 * slots, sizeof *lane->answers);
+    lane->names_table = calloc(REF_BUCKETS, sizeof *lane->names_table);
+    lane->ids_table = calloc(REF_BUCKETS, sizeof *lane->ids_table);
+    lane->op_mask = slots - 1;
+    lane->answer_mask = 2 * slots - 1;
+    lane->process = session->process;
+    lane->process_mark = session->process_mark;
+    lane->session = session;
+    lane->bell = lane->watch = lane->control = lane->events_fd = lane->timer_fd = -1;
+    lane->next = lane->oldest = lane->published = 1;
+    lane->number = PAWL_LANE_NEW;
+    lane->window = o->window;
+    lane->timeout_ns = o->timeout_ns;
+    lane->spin_ns = o->spin_ns;
+    lane->prefetch = o->prefetch;
+    lane->sub_bytes = lane->comp_bytes = o->ring_bytes;
+    lane->outcome = PAWL_OUTCOME_APPLIED;
+    if (!lane->ops || !lane->answers || !lane->names_table || !lane->ids_table) {
+        pawl_lane_destroy(lane, true);
+        return NULL;
+    }
+    return lane;
+}
+
+void pawl_lane_destroy(struct pawl *lane, bool unmap)
+{
+    struct pawl_mapping *next;
+    if (lane->mapping) {
+        lane->mapping->next = lane->retired;
+        lane->retired = lane->mapping;
+    }
+    for (struct pawl_mapping *m = lane->retired; m; m = next) {
+        next = m->next;
+        /* In a forked child these addresses are not ours: the regions were not inherited and
+         * something else may lie there by now. */
+        if (unmap) {
+            pawl_region_unmap(&m->sub);
+            pawl_region_unmap(&m->comp);
+        }
+        free(m);
+    }
+    pawl_fd_close(lane);
+    pawl_lane_unwatch(lane);
+    if (lane->bell >= 0)
+        (void)close(lane->bell);
+    pawl_queues_free(lane);
+    free(lane->ops);
+    free(lane->answers);
+    free(lane->entries);
+    free(lane->batch);
+    free(lane->data);
+    free(lane);
+}
+
+/* --- open ------------------------------------------------------------------------------------ */
+
+static int check_options(struct pawl_options *o, char *text, size_t bytes)
+{
+    const char *wrong = NULL;
+    if (!o->timeout_ns)
+        o->timeout_ns = 10 * PAWL_NS_S;
+    if (!o->window)
+        o->window = PAWL_WINDOW_DEFAULT;
+    if (!o->ring_bytes)
+        o->ring_bytes = PAWL_RING_BYTES_DEFAULT;
+    if (o->window < PAWL_WINDOW_MIN || o->window > PAWL_WINDOW_MAX)
+        wrong = "window must be 64..65536";
+    else if (!pawl_is_pow2(o->ring_bytes) || o->ring_bytes < PAWL_RING_BYTES_MIN ||
+             o->ring_bytes > PAWL_RING_BYTES_MAX)
+        wrong = "ring_bytes must be a power of two, 65536..67108864";
+    else if (o->prefetch > o->window)
+        wrong = "prefetch must be at most window";
+    else if (o->flags & ~PAWL_OPEN_NO_WAIT)
+        wrong = "flags holds an unknown bit";
+    else if (o->label && strlen(o->label) >= PAWL_ATTACH_LABEL_BYTES)
+        wrong = "label must have at most 63 bytes";
+    if (!wrong)
+        return PAWL_OK;
+    (void)snprintf(text, bytes, "%s", wrong);
+    return PAWL_E_INVALID;
+}
+
+/* What pawl_open() answers for the last failed attempt: nothing was submitted, so the code of the
+ * attempt itself is right. */
+static int attach_first(struct pawl *lane, bool wait)
+{
+    uint64_t until = pawl_add_sat(pawl_clock_boot(), lane->timeout_ns), pause = PAWL_NS_MS;
+    for (;;) {
+        int rc = pawl_lane_bind(lane, lane->sub_bytes, lane->comp_bytes, until);
+        if (rc != PAWL_E_BROKER_DOWN || !wait || pawl_clock_boot() + pause >= until)
+            return rc;
+        (void)usleep((useconds_t)(pause / 1000));
+        pause = pawl_min_u64(pause * 2, 50 * PAWL_NS_MS);
+    }
+}
+
+int pawl_open(const struct pawl_options *options, struct pawl **out)
+{
+    struct pawl_options o = PAWL_OPTIONS_INIT;
+    struct pawl_session *session;
+    char text[PAWL_ATTACH_TEXT_BYTES * 2] = "";
+    pawl_thread_text("");
+    if (!out)
+        return PAWL_E_INVALID;
+    *out = NULL;
+    if (!pawl_options_copy(&o, options, sizeof o)) {
+        pawl_thread_text("size of the options is none");
+        return PAWL_E_INVALID;
+    }
+    int rc = check_options(&o, text, sizeof text);
+    if (rc == PAWL_OK)
+        rc = pawl_session_create(&o, &session, text);
+    if (rc != PAWL_OK) {
+        pawl_thread_text(text);
+        return rc;
+    }
+    session->references = 1;
+    struct pawl *lane = pawl_lane_create(session);
+    rc = lane ? attach_first(lane, !(o.flags & PAWL_OPEN_NO_WAIT)) : PAWL_E_RESOURCE;
+    if (rc != PAWL_OK) {
+        pawl_thread_text(lane ? lane->text : "no memory for a lane");
+        if (lane)
+            pawl_lane_destroy(lane, true);
+        pawl_session_destroy(session, true);
+        return rc;
+    }
+    lane->text[0] = '\0';
+    *out = lane;
+    return PAWL_OK;
+}
+
+/* A lane is entered here by another thread than its own, perhaps during a call: so only what never
+ * changes is read, and the rest is the session's. */
+int pawl_lane_open(struct pawl *lane, struct pawl **out)
+{
+    pawl_thread_text("");
+    if (!lane || !out)
+        return PAWL_E_INVALID;
+    *out = NULL;
+    if (pawl_load_rlx_u64(lane->process) != lane->process_mark)
+        return PAWL_E_FORKED;
+    struct pawl_session *session = lane->session;
+    uint64_t until = pawl_add_sat(pawl_clock_boot(), session->options.timeout_ns);
+    if (!pawl_session_lock(session, until))
+        return PAWL_E_BROKER_DOWN;
+    struct pawl *other = session->idle;
+    if (other)
+        session->idle = other->idle;
+    (void)pawl_add_seq_u32(&session->references, 1);
+    pawl_session_unlock(session);
+    int rc = PAWL_OK;
+    if (!other) {
+        other = pawl_lane_create(session);
+        rc = other ? attach_first(other, true) : PAWL_E_RESOURCE;
+    }
+    if (rc != PAWL_OK) {
+        pawl_thread_text(other ? other->text : "no memory for a lane");
+        if (other)
+            pawl_lane_destroy(other, true);
+        (void)pawl_add_seq_u32(&session->references, UINT32_MAX);
+        return rc;
+    }
+    other->idle = NULL;
+    other->text[0] = '\0';
+    *out = other;
+    return PAWL_OK;
+}
+
+/* --- close ----------------------------------------------------------------------------------- */
+
+/* What the lane has of messages goes back, as far as that needs no waiting: standing requests are
+ * ended, and what was not handed out is released. */
+static void give_back(struct pawl *lane)
+{
+    pawl_receive_abandon(lane);
+    pawl_lane_publish(lane);
+    /* Submitted calls go on; nobody will ask for their answers. */
+    for (uint64_t t = lane->oldest; t != lane->next; t++) {
+        struct pawl_op *op = &lane->ops[t & lane->op_mask];
+        if (op->state == PAWL_OP_OPEN && op->kind == PAWL_OP_TICKET) {
+            op->kind = PAWL_OP_ORPHAN;
+            lane->tickets_open--;
+        }
+    }
+    lane->answer_head = lane->answer_tail;
+    lane->answers_there = 0;
+    pawl_fd_close(lane);
+}
+
+static void close_in_child(struct pawl *lane)
+{
+    struct pawl_session *session = lane->session;
+    pawl_lane_destroy(lane, false);
+    if (pawl_add_seq_u32(&session->references, UINT32_MAX) != 0)
+        return;
+    struct pawl *next;
+    for (struct pawl *l = session->idle; l; l = next) {
+        next = l->idle;
+        pawl_lane_destroy(l, false);
+    }
+    pawl_session_destroy(session, false);
+}
+
+void pawl_close(struct pawl *lane)
+{
+    if (!lane)
+        return;
+    if (pawl_load_rlx_u64(lane->process) != lane->process_mark) {
+        close_in_child(lane);
+        return;
+    }
+    struct pawl_session *session = lane->session;
+    if (pawl_swap_u32(&lane->busy, 1) != 0)
+        return; /* a call runs in it: freeing it would be worse than keeping it */
+    if (pawl_add_seq_u32(&session->references, UINT32_MAX) != 0) {
+        if (lane->attached && !lane->fatal)
+            give_back(lane);
+        pawl_store_rel_u32(&lane->busy, 0);
+        if (pawl_session_lock(session, pawl_add_sat(pawl_clock_boot(), lane->timeout_ns))) {
+            lane->idle = session->idle;
+            session->idle = lane;
+            pawl_session_unlock(session);
+        }
+        return;
+    }
+    struct pawl *next;
+    for (struct pawl *l = session->idle; l; l = next) {
+        next = l->idle;
+        pawl_lane_destroy(l, true);
+    }
+    pawl_lane_destroy(lane, true);
+    pawl_session_destroy(session, true);
+}
+
+/* --- inspect --------------------------------------------------------------------------------- */
+
+int pawl_info(struct pawl *lane, struct pawl_broker_info *out)
+{
+    struct pawl_broker_info i = { .size = sizeof i };
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    if (!out || out->size < sizeof out->size || out->size > 65536)
+        return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_INVALID, "size is not set"));
+    if (lane->comp_shm)
+        i.durable_lsn = pawl_load_acq_u64(&lane->comp_shm->durable_lsn);
+    i.reattached = lane->reattached;
+    struct pawl_session *s = lane->session;
+    if (!pawl_session_lock(s, pawl_add_sat(pawl_now(lane), lane->timeout_ns)))
+        return pawl_call_leave(
+            lane, pawl_call_refuse(lane, PAWL_E_BROKER_DOWN, "another lane is attaching"));
+    i.session = s->id;
+    i.broker_epoch = s->broker_epoch;
+    i.pid = s->broker_pid;
+    (void)snprintf(i.version, sizeof i.version, "%s", s->broker_version);
+    (void)snprintf(i.io, sizeof i.io, "%s", s->io);
+    pawl_session_unlock(s);
+    size_t size = out->size;
+    memset(out, 0, size);
+    memcpy(out, &i, size < sizeof i ? size : sizeof i);
+    out->size = size;
+    return pawl_call_leave(lane, PAWL_OK);
+}

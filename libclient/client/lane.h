@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PAWL_CLIENT_LANE_H
+#define PAWL_CLIENT_LANE_H
+
+/* The inside of a lane: its open commands, its buffered deliveries, its way to the broker. One
+ * thread at a time is in here, the one that holds `busy`; what lanes share is in client/session.h.
+ *
+ * Who calls whom, from the top:
+ *   send, receive, settle, queue, query, async   the calls of pawl.h
+ *   op        claim a record, wait for its answer, give up on it
+ *   wait      publish, look, spin, sleep, notice the end of the broker
+ *   drain     read the completion ring: answers into ops, deliveries into the buffer
+ *   bind      get rings from the broker, submit open commands again
+ *   session   the socket
+ *
+ * Numbers. Every command of the lane has a ticket, 1, 2, ...; what goes over the wire is
+ * seq = ticket - base, where base moves when the broker does not know the session any more and a
+ * new one begins at seq 1. The window of ops is indexed by ticket.
+ *
+ * An op: FREE -> OPEN (claimed) -> FREE (answered). Invariants:
+ *   oldest <= every open ticket < next <= oldest + window
+ *   bytes of the submission ring from the record of `oldest` on are never reused: a broker that
+ *   dies leaves every open command in our memory, and bind copies them into the next ring
+ *   published <= next: tickets from `published` on no broker can have seen
+ *
+ * Tests: unit/client_*_test, with a peer in the same process (tests/lib/peer.h). */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/attach.h"
+#include "abi/command.h"
+#include "abi/layout.h"
+#include "abi/region.h"
+#include "abi/ring.h"
+#include "abi/wake.h"
+#include "base/bits.h"
+#include "pawl.h"
+
+#define PAWL_NO_QUEUE 0u
+#define PAWL_NO_ENTRY UINT64_MAX
+#define PAWL_LANE_TEXT_BYTES 512
+#define PAWL_RETIRED_MAX 8u /* old mappings kept for deliveries that still lie in them */
+#define PAWL_REFS_MAX 4096u /* remembered queues; beyond, those not in use are forgotten */
+
+enum pawl_op_state { PAWL_OP_FREE, PAWL_OP_OPEN };
+enum pawl_op_kind {
+    PAWL_OP_PLAIN,  /* a call waits for it: its answer goes into lane->row */
+    PAWL_OP_TICKET, /* its answer goes into the row of answers to be collected */
+    PAWL_OP_ORPHAN  /* nobody waits any more, or ever did: its answer is dropped */
+};
+
+struct pawl_op {
+    uint64_t ticket;
+    uint64_t position; /* of its record in the submission ring */
+    uint32_t bytes;    /* of its record */
+    uint32_t answer;   /* TICKET, answered: index in `answers` */
+    uint16_t type;
+    uint8_t state, kind;
+    uint32_t reserved;
+};
+
+/* The answer of a plain command. */
+struct pawl_row {
+    uint64_t value, lsn;
+    int32_t result;
+};
+
+/* A pair of rings. Stays mapped while deliveries in it are in the program's hands. */
+struct pawl_mapping {
+    struct pawl_region sub, comp;
+    uint32_t pins; /* deliveries in it that are not yet released */
+    struct pawl_mapping *next;
+};
+
+enum pawl_entry_state { PAWL_ENTRY_FREE, PAWL_ENTRY_WAITING, PAWL_ENTRY_HANDED };
+
+/* A delivery that was read from the ring. */
+struct pawl_entry {
+    const uint8_t *record;
+    struct pawl_mapping *mapping;
+    struct pawl_queue_ref *queue;
+    uint64_t position; /* of the record */
+    uint64_t next;     /* the next one of the same queue, PAWL_NO_ENTRY */
+    uint32_t bytes;
+    uint8_t state;
+};
+
+/* Deliveries of a queue that wait to be handed out, in order. */
+struct pawl_line {
+    uint64_t first, last; /* entries; PAWL_NO_ENTRY */
+    uint32_t waiting;
+};
+
+/* A queue that the lane knows. By name for the calls, by number for the deliveries. */
+struct pawl_queue_ref {
+    struct pawl_queue_ref *by_name, *by_id; /* chains of the two tables */
+    uint64_t id;                            /* 0: not known (any more) */
+    uint64_t hash;                          /* of the name */
+    struct pawl_line lines[2];              /* under lease; at most once (acknowledged) */
+    uint64_t handed;                        /* number of the receive that last handed one out */
+    uint64_t lease_ns;                      /* of the subscription */
+    uint64_t subscription;                  /* ticket of the SUBSCRIBE; 0: none */
+    uint32_t subscribed_binding;            /* lane->binding when it was made */
+    uint32_t generation;                    /* lane->names when the number was learned */
+    uint32_t lease_kind;                    /* of the subscription */
+    char name[PAWL_NAME_BYTES_MAX + 1];     /* "": came by a delivery, name not asked yet */
+};
+
+struct pawl_session;
+
+struct pawl {
+    /* --- touched by every call --- */
+    const uint64_t *process; /* the page that a fork wipes */
+    uint64_t process_mark;
+    uint32_t busy;    /* the thread check: 1 while a call runs */
+    int32_t fatal;    /* E_EPOCH, E_PROTOCOL: every call answers it */
+    uint32_t outcome; /* of the last call; enum pawl_outcome */
+    bool outcome_set; /* the call knows better than the class of its result */
+    bool attached;
+    struct pawl_sub_shm *sub_shm;
+    const struct pawl_comp_shm *comp_shm;
+    struct pawl_ring_producer sub;
+    struct pawl_ring_consumer comp;
+    uint64_t sub_head; /* highest sub_head seen */
+    uint32_t rung;     /* last value of the bell that was answered */
+    int bell;
+
+    /* --- commands --- */
+    struct pawl_op *ops;
+    uint64_t op_mask;
+    uint64_t next, oldest, published, base;
+    uint32_t window;
+    uint32_t plain_open;   /* open ops of kind PLAIN */
+    uint32_t tickets_open; /* open ops of kind TICKET */
+    struct pawl_row *rows; /* of the running call */
+    uint64_t row_first;
+    uint32_t row_count;
+    struct pawl_row one;
+    struct pawl_row *batch; /* PAWL_BATCH_MAX rows, made when first needed */
+    uint64_t receive_until; /* end of the wait of the open RECEIVE, own boot clock */
+
+    /* --- answers to be collected --- */
+    struct pawl_answer *answers;
+    uint64_t answer_mask, answer_head, answer_tail;
+    uint32_t answers_there;
+
+    /* --- deliveries --- */
+    struct pawl_entry *entries;
+    uint64_t entry_mask, entry_head, entry_tail;
+    uint64_t entry_release; /* first entry of the present mapping that is not free */
+    uint64_t released;      /* what comp_head holds */
+    uint64_t receives;      /* number of receive calls */
+    uint64_t taken;
+    uint64_t events; /* read from the present completion ring */
+    uint64_t grant_durable, grant_relaxed;
+    uint32_t handed;     /* entries in the program's hands */
+    bool prefetch_short; /* the program holds more than the credit: standing requests bring nothing
+                          */
+
+    /* --- queues --- */
+    struct pawl_queue_ref *last_ref;      /* of the last call by name */
+    struct pawl_queue_ref *last_delivery; /* of the last delivery read */
+    struct pawl_queue_ref **names_table, **ids_table;
+    uint32_t ref_count;
+    uint32_t names; /* generation: grows when a number may have changed */
+
+    /* --- data of the answer that the running call waits for --- */
+    uint8_t *data; /* PAWL_DATA_BYTES_MAX, made when first needed */
+    uint32_t data_bytes;
+
+    /* --- waiting --- */
+    uint64_t coarse, now; /* a cached clock: submits read it once a tick */
+    uint32_t wait_number;
+    bool slow; /* the last wait was long: sleep on the descriptors at once */
+    int watch, control;
+    int events_fd, timer_fd; /* of pawl_fd(); -1 */
+    bool armed;              /* the program waits on events_fd, so far as we know */
+    uint64_t armed_events;   /* events read when that began */
+    uint32_t armed_number;   /* of the announcement that stands for it; 0: withdrawn */
+
+    /* --- the way to the broker --- */
+    struct pawl_session *session;
+    struct pawl_mapping *mapping, *retired;
+    uint32_t retired_count;
+    uint32_t number; /* of the lane; PAWL_LANE_NEW: none yet */
+    uint32_t attachment, incarnation;
+    uint32_t binding; /* how often rings were got */
+    uint32_t reattached;
+    int64_t clock_shift; /* broker's boot clock - ours */
+    uint32_t sub_bytes, comp_bytes;
+    uint64_t timeout_ns, spin_ns;
+    uint32_t prefetch;
+    int32_t down_reason; /* why the last broker went: E_WAL_FAILED or 0 */
+    struct pawl *idle;   /* chain of closed lanes of the session, kept for the next open */
+    char text[PAWL_LANE_TEXT_BYTES];
+};
+
+/* --- enter and leave (call.c) ---------------------------------------------------------------- */
+
+/* Every call of pawl.h begins with enter and, if that answered OK, ends with `return leave(...)`.
+ * enter: E_FORKED, E_MISUSE, E_INVALID (NULL), or the fatal code. */
+int pawl_call_enter(struct pawl *lane);
+int pawl_call_leave(struct pawl *lane, int result);
+/* The outcome of the running call where its code says less. */
+static inline void pawl_call_outcome(struct pawl *lane, enum pawl_outcome outcome)
+{
+    lane->outcome = (uint32_t)outcome;
+    lane->outcome_set = true;
+}
+/* An E_INVALID (or other `result`) that names what was wrong. */
+int pawl_call_refuse(struct pawl *lane, int result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The whole of a call that is refused for its arguments alone. */
+int pawl_call_invalid(struct pawl *lane, const char *what);
+/* The text for a refusal of the broker: which limit, whose lease, what to do. Returns result. */
+int pawl_call_answered(struct pawl *lane, int result, uint64_t value, const char *subject);
+/* Copies an options struct of a caller who may be older: the part he knows over `defaults`.
+ * False: its size makes no sense. */
+bool pawl_options_copy(void *out, const void *in, size_t bytes);
+
+/* --- commands (op.c) ------------------------------------------------------------------------- */
+
+/* A record of `bytes` (rounded up here) for one command, its head filled in. Waits for room until
+ * `until` (own boot clock) and re-attaches for it. NULL: *result is E_DEADLINE, E_BROKER_DOWN,
+ * E_TOO_BIG, E_RESOURCE or fatal, and nothing was submitted. The record must be filled before any
+ * other function of this header is called. */
+void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_op_kind kind,
+                    uint64_t until, int *result);
+/* Makes the next `count` plain commands answer into rows. */
+void pawl_op_rows(struct pawl *lane, struct pawl_row *rows, uint32_t count);
+/* Publishes and waits for all plain commands. Those without an answer by then become orphans.
+ * Returns OK (see the rows), or E_DEADLINE, E_BROKER_DOWN, fatal. */
+int pawl_op_finish(struct pawl *lane, uint64_t until);
+/* The usual case: finish the one command claimed after pawl_op_single(). Returns its result. */
+void pawl_op_single(struct pawl *lane);
+int pawl_op_result(struct pawl *lane, uint64_t until, const char *subject);
+/* A command whose answer nobody awaits, if there is room for it at once; else NULL. */
+void *pawl_op_claim_orphan(struct pawl *lane, uint16_t type, uint32_t bytes);
+/* All open plain commands become orphans. */
+void pawl_op_forsake(struct pawl *lane);
+/* Marks a command answered; called by drain and by bind. False: no such command is open. */
+bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t value,
+                    uint64_t lsn);
+/* Frees ring space up to the oldest open command. False: the broker's word is a breach. */
+bool pawl_op_reclaim(struct pawl *lane);
+/* Own boot clock; pawl_now_coarse may be up to a tick (4 ms) old. */
+uint64_t pawl_now(struct pawl *lane);
+uint64_t pawl_now_coarse(struct pawl *lane);
+
+/* --- reading (drain.c) ----------------------------------------------------------------------- */
+
+/* Reads all that is published. Returns OK, E_RESOURCE or E_PROTOCOL (fatal is set). */
+int pawl_drain(struct pawl *lane);
+/* Tells the broker what of the completion ring is free; `always` also for little. */
+void pawl_drain_release(struct pawl *lane, bool always);
+/* Entries handed out before become free. */
+void pawl_entries_reclaim(struct pawl *lane);
+void pawl_entry_free(struct pawl *lane, struct pawl_entry *entry);
+static inline struct pawl_entry *pawl_entry_at(struct pawl *lane, uint64_t index)
+{
+    return &lane->entries[index & lane->entry_mask];
+}
+/* Forgets all deliveries that wait (the broker does not know their session any more). */
+void pawl_entries_drop(struct pawl *lane);
+int pawl_lane_breach(struct pawl *lane, const char *what);
+
+/* --- waiting (wait.c) ------------------------------------------------------------------------ */
+
+/* How many events are missing until the wait may end; 0: none. */
+typedef uint32_t (*pawl_goal)(struct pawl *lane, uint64_t argument);
+
+/* Publishes, then reads and sleeps until nothing is missing. Woken when half of what is missing is
+ * there: the rest then mostly comes while that is read.
+ * Returns OK; E_DEADLINE at `until`; E_BROKER_DOWN: no broker until then; E_RESOURCE; fatal. */
+int pawl_lane_wait(struct pawl *lane, pawl_goal missing, uint64_t argument, uint64_t until);
+/* Makes claimed commands visible and rings if the broker sleeps. */
+void pawl_lane_publish(struct pawl *lane);
+/* The two descriptors of a long wait: news of the lane, end of the socket. */
+int pawl_lane_watch(struct pawl *lane, uint64_t until);
+void pawl_lane_unwatch(struct pawl *lane);
+
+/* --- pawl_fd (fd.c) -------------------------------------------------------------------------- */
+
+/* The program is about to wait on the descriptor: it found nothing. False: now there is something,
+ * look again. */
+bool pawl_fd_arm(struct pawl *lane);
+/* The program is back: what fired is taken down, the end of the broker noticed. */
+void pawl_fd_disarm(struct pawl *lane);
+/* The same at the end of a call that found nothing: if something came, the descriptor fires. */
+void pawl_fd_arm_late(struct pawl *lane);
+/* Another call ran meanwhile: the announcement is renewed, or the descriptor made to fire. */
+void pawl_fd_renew(struct pawl *lane);
+void pawl_fd_close(struct pawl *lane);
+/* Registers the descriptors of a new attachment. */
+void pawl_fd_rewatch(struct pawl *lane);
+
+/* --- rings (bind.c) -------------------------------------------------------------------------- */
+
+/* Makes an attached lane of at least these sizes out of a detached or a smaller one; open commands
+ * are submitted again. One attempt. OK, E_BROKER_DOWN, E_RESOURCE, E_QUOTA, E_ABI, ... */
+int pawl_lane_bind(struct pawl *lane, uint32_t sub_bytes, uint32_t comp_bytes, uint64_t until);
+/* Attempts until `until`, with growing pauses. */
+int pawl_lane_recover(struct pawl *lane, uint64_t until);
+/* The lane's rings at least this large. Returns OK or why not; the lane then stays as it is. */
+int pawl_lane_enlarge(struct pawl *lane, uint64_t sub_bytes, uint64_t comp_bytes, uint64_t until);
+/* Does the broker still serve it? False: detached now. */
+bool pawl_lane_alive(struct pawl *lane);
+void pawl_lane_detach(struct pawl *lane);
+void pawl_mapping_sweep(struct pawl *lane);
+/* lane.c */
+struct pawl *pawl_lane_create(struct pawl_session *session);
+void pawl_lane_destroy(struct pawl *lane, bool unmap);
+
+/* --- queues (names.c) ------------------------------------------------------------------------ */
+
+/* The queue of this name, asked from the broker if it must be. */
+int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
+                    struct pawl_queue_ref **out);
+/* The queue of this number, made nameless if it is new; NULL: no memory. */
+struct pawl_queue_ref *pawl_queue_by_id(struct pawl *lane, uint64_t id);
+/* Numbers may have changed: ask again before the next use. */
+void pawl_queue_doubt(struct pawl *lane);
+bool pawl_name_valid(const char *name);
+void pawl_queues_free(struct pawl *lane);
+
+/* --- receive (receive.c) --------------------------------------------------------------------- */
+
+/* Ends standing requests and gives back what was not handed out, without waiting. */
+void pawl_receive_abandon(struct pawl *lane);
+
+#endif

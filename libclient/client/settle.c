@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Settle: ack, nack, release, reject, defer, renew; by token or, for one that nobody holds, by id.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "client/lane.h"
+
+#define ACK_FLAGS (PAWL_ACK_IF_UNCLAIMED | PAWL_ACK_IGNORE_MISSING)
+#define NO_ANSWER INT32_MIN
+
+static int submit(struct pawl *lane, uint16_t type, const struct pawl_token *token,
+                  uint64_t time_ns, uint32_t flags, const char *text, size_t text_bytes,
+                  enum pawl_op_kind kind, uint64_t until)
+{
+    int rc;
+    struct pawl_cmd_settle *c =
+        pawl_op_claim(lane, type, (uint32_t)(sizeof *c + text_bytes), kind, until, &rc);
+    if (PAWL_UNLIKELY(!c))
+        return rc;
+    c->message = token->message;
+    c->grant = token->grant;
+    c->random = token->random;
+    c->time_ns = time_ns;
+    c->flags = flags;
+    c->text_bytes = (uint32_t)text_bytes;
+    if (text_bytes) {
+        memset((uint8_t *)(c + 1) + (text_bytes & ~(size_t)7), 0, 8 * ((text_bytes & 7) != 0));
+        memcpy(c + 1, text, text_bytes);
+    }
+    return PAWL_OK;
+}
+
+static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *token,
+                  uint64_t time_ns, uint32_t flags, const char *reason)
+{
+    size_t reason_bytes = reason ? strlen(reason) : 0;
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    if (!token)
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "token is NULL");
+    else if (flags & ~ACK_FLAGS)
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit");
+    else if (reason_bytes > PAWL_REASON_BYTES_MAX)
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "a reason has at most %u bytes",
+                              PAWL_REASON_BYTES_MAX);
+    if (rc == PAWL_OK) {
+        uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
+        pawl_op_single(lane);
+        rc = submit(lane, type, token, time_ns, flags, reason, reason_bytes, PAWL_OP_PLAIN, until);
+        if (rc == PAWL_OK)
+            rc = pawl_op_result(lane, until, NULL);
+    }
+    pawl_fd_renew(lane);
+    return pawl_call_leave(lane, rc);
+}
+
+int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags)
+{
+    return settle(lane, PAWL_CMD_ACK, token, 0, flags, NULL);
+}
+
+int pawl_nack(struct pawl *lane, const struct pawl_token *token, uint64_t delay_ns,
+              const char *reason)
+{
+    if (delay_ns != PAWL_DELAY_LADDER && delay_ns > PAWL_DELAY_NS_MAX)
+        return pawl_call_invalid(lane, "delay_ns is at most 10 years");
+    return settle(lane, PAWL_CMD_NACK, token, delay_ns, 0, reason);
+}
+
+int pawl_release(struct pawl *lane, const struct pawl_token *token)
+{
+    return settle(lane, PAWL_CMD_RELEASE, token, 0, 0, NULL);
+}
+
+int pawl_reject(struct pawl *lane, const struct pawl_token *token, const char *reason)
+{
+    return settle(lane, PAWL_CMD_REJECT, token, 0, 0, reason);
+}
+
+int pawl_defer(struct pawl *lane, const struct pawl_token *token, uint64_t delay_ns)
+{
+    if (delay_ns > PAWL_DELAY_NS_MAX)
+        return pawl_call_invalid(lane, "delay_ns is at most 10 years");
+    return settle(lane, PAWL_CMD_DEFER, token, delay_ns, 0, NULL);
+}
+
+int pawl_renew(struct pawl *lane, const struct pawl_token *token, uint64_t lease_ns)
+{
+    if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX)
+        return pawl_call_invalid(lane, "a lease is 1 ms to 12 h");
+    return settle(lane, PAWL_CMD_RENEW, token, lease_ns, 0, NULL);
+}
+
+int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t n, uint32_t flags,
+                   int32_t *results)
+{
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    if (!tokens || n == 0 || n > PAWL_BATCH_MAX || (flags & ~ACK_FLAGS))
+        return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_INVALID,
+                                                      "1..1024 tokens and flags that are known"));
+    if (!lane->batch)
+        lane->batch = calloc(PAWL_BATCH_MAX, sizeof *lane->batch);
+    if (!lane->batch)
+        return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory"));
+    struct pawl_row *rows = lane->batch;
+    for (uint32_t i = 0; i < n; i++)
+        rows[i] = (struct pawl_row){ .result = NO_ANSWER };
+    uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
+    pawl_op_rows(lane, rows, n);
+    for (uint32_t i = 0; i < n && rc == PAWL_OK; i++)
+        rc = submit(lane, PAWL_CMD_ACK, &tokens[i], 0, flags, NULL, 0, PAWL_OP_PLAIN, until);
+    lane->outcome_set = false;
+    int end = pawl_op_finish(lane, until);
+    if (end != PAWL_OK)
+        rc = end;
+    int first = PAWL_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        if (rows[i].result == NO_ANSWER)
+            rows[i].result = rc;
+        if (results)
+            results[i] = rows[i].result;
+        if (first == PAWL_OK && rows[i].result < 0) {
+            first = rows[i].result;
+            if (!lane->outcome_set)
+                (void)pawl_call_answered(lane, first, rows[i].value, NULL);
+        }
+    }
+    pawl_fd_renew(lane);
+    return pawl_call_leave(lane, first);
+}
+
+int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
+                    pawl_ticket *ticket)
+{
+    int rc = pawl_call_enter(lane);
+    if (PAWL_UNLIKELY(rc != PAWL_OK))
+        return rc;
+    if (PAWL_UNLIKELY(!token || (flags & ~ACK_FLAGS)))
+        return pawl_call_leave(
+            lane, pawl_call_refuse(lane, PAWL_E_INVALID, "a token and flags that are known"));
+    uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
+    rc = submit(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0, PAWL_OP_TICKET, until);
+    if (PAWL_LIKELY(rc == PAWL_OK) && ticket)
+        *ticket = lane->next - 1;
+    if (PAWL_UNLIKELY(lane->armed))
+        pawl_fd_renew(lane);
+    return pawl_call_leave(lane, rc);
+}
+
+/* --- by id ----------------------------------------------------------------------------------- */
+
+static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t id, uint32_t flags)
+{
+    struct pawl_queue_ref *q;
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    if (flags & ~ACK_FLAGS)
+        return pawl_call_leave(
+            lane, pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit"));
+    for (int tries = 0; tries < 2; tries++) {
+        uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
+        rc = pawl_queue_find(lane, queue, until, &q);
+        if (rc != PAWL_OK)
+            break;
+        pawl_op_single(lane);
+        struct pawl_cmd_message *c =
+            pawl_op_claim(lane, type, sizeof *c, PAWL_OP_PLAIN, until, &rc);
+        if (!c)
+            break;
+        c->queue = q->id;
+        c->id = id;
+        c->offset = 0;
+        c->flags = flags;
+        c->reserved = 0;
+        rc = pawl_op_result(lane, until, NULL);
+        if (rc != PAWL_E_QUEUE_GONE)
+            break;
+        pawl_queue_doubt(lane);
+    }
+    pawl_fd_renew(lane);
+    return pawl_call_leave(lane, rc);
+}
+
+int pawl_ack_id(struct pawl *lane, const char *queue, uint64_t id, uint32_t flags)
+{
+    return by_id(lane, PAWL_CMD_ACK_ID, queue, id, flags);
+}
+int pawl_cancel(struct pawl *lane, const char *queue, uint64_t id)
+{
+    return by_id(lane, PAWL_CMD_CANCEL, queue, id, 0);
+}
+int pawl_restore(struct pawl *lane, const char *queue, uint64_t id)
+{
+    return by_id(lane, PAWL_CMD_RESTORE, queue, id, 0);
+}

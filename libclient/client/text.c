@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "client/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "abi/command.h"
+#include "pawl.h"
+
+static _Thread_local char thread_text[512];
+
+const char *pawl_thread_text(const char *set)
+{
+    if (set)
+        (void)snprintf(thread_text, sizeof thread_text, "%s", set);
+    return thread_text;
+}
+
+static const char *limit_text(uint64_t limit)
+{
+    switch (limit) {
+    case PAWL_LIMIT_QUEUE_MESSAGES:
+        return "its max_messages is met: receive and acknowledge, purge, or raise it with `pawl "
+               "alter`";
+    case PAWL_LIMIT_QUEUE_BYTES:
+        return "its max_bytes is met: receive and acknowledge, purge, or raise it with `pawl "
+               "alter`";
+    case PAWL_LIMIT_QUEUE_INFLIGHT:
+        return "its max_inflight is met: acknowledge what is under lease, or raise it";
+    case PAWL_LIMIT_MEMORY:
+        return "the broker's --memory is used up: consume, or start it with more";
+    case PAWL_LIMIT_LOG:
+        return "the broker's --max-log is used up: consume, or start it with more";
+    case PAWL_LIMIT_DISK:
+        return "the disk of the broker's directory is full: free space there; acknowledging still "
+               "works";
+    case PAWL_LIMIT_QUEUES:
+        return "the broker has as many queues as it may have";
+    case PAWL_LIMIT_SESSIONS:
+        return "the broker has as many sessions as it may have: close some";
+    case PAWL_LIMIT_LANES:
+        return "this session has as many lanes as it may have (256): close some";
+    case PAWL_LIMIT_UID:
+        return "this user has as much as one user may have";
+    default:
+        return "a limit is met";
+    }
+}
+
+static void limited(char *text, size_t bytes, uint64_t value, const char *subject)
+{
+    if (subject)
+        (void)snprintf(text, bytes, "queue %s: %s", subject, limit_text(value));
+    else
+        (void)snprintf(text, bytes, "%s", limit_text(value));
+}
+
+void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, const char *subject)
+{
+    const char *queue = subject ? subject : "of this message";
+    text[0] = '\0';
+    switch (result) {
+    case PAWL_E_FULL:
+    case PAWL_E_QUOTA:
+    case PAWL_E_INFLIGHT_LIMIT:
+        limited(text, bytes, value, subject);
+        break;
+    case PAWL_E_PAUSED:
+        (void)snprintf(text, bytes, "queue %s is paused: `pawl resume` lets it go on", queue);
+        break;
+    case PAWL_E_STATE:
+        (void)snprintf(text, bytes, "the message is %s", pawl_state_name((uint32_t)value));
+        break;
+    case PAWL_E_LEASE_LOST:
+        if (value)
+            (void)snprintf(text, bytes, "process %" PRIu64 " has it under lease now", value);
+        else
+            (void)snprintf(text, bytes, "nobody has it now: it will be delivered again");
+        break;
+    case PAWL_E_ALREADY_ACKED:
+        if (value)
+            (void)snprintf(text, bytes, "process %" PRIu64 " acknowledged it", value);
+        break;
+    case PAWL_E_TOO_BIG:
+        if (value)
+            (void)snprintf(text, bytes, "at most %" PRIu64 " bytes are allowed here", value);
+        break;
+    case PAWL_E_NOT_FOUND:
+        if (subject)
+            (void)snprintf(text, bytes,
+                           "no queue %s, or it is not yours to use: `pawl list` shows what there "
+                           "is, `pawl create %s` makes it",
+                           subject, subject);
+        break;
+    case PAWL_E_QUEUE_GONE:
+        (void)snprintf(text, bytes, "queue %s was dropped", queue);
+        break;
+    case PAWL_E_EXISTS:
+        (void)snprintf(text, bytes, "queue %s exists with other options: `pawl stat` shows them",
+                       queue);
+        break;
+    case PAWL_E_DEADLINE:
+        (void)snprintf(text, bytes, "the broker got it too late and did not do it");
+        break;
+    case PAWL_E_WAL_FAILED:
+        (void)snprintf(text, bytes,
+                       "a write of the broker's log failed: see its last line, start it again");
+        break;
+    case PAWL_E_OUTCOME_UNKNOWN:
+        (void)snprintf(text, bytes,
+                       "the broker that answers now does not know this session: its "
+                       "directory was wiped or replaced");
+        break;
+    default:
+        break;
+    }
+}
