@@ -41,6 +41,7 @@ struct pawl_log_options {
     bool read_only;            /* replay and verify; writes nothing, raises no epoch */
     uint8_t boot_id[16];
     uint64_t boot_ns, wall_ns; /* now */
+    uint8_t log_id[16];        /* of a log that is made; all zero (the rule): random */
 };
 
 struct pawl_log_info {

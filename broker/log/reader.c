@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT */
+#include "log/reader.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/assert.h"
+#include "base/bits.h"
+
+static uint8_t *map(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+int pawl_reader_init(struct pawl_reader *reader, struct pawl_io *io)
+{
+    *reader = (struct pawl_reader){ .io = io, .fd = -1, .capacity = 2 * PAWL_READER_CHUNK };
+    reader->buffer = map(reader->capacity);
+    return reader->buffer ? 0 : -ENOMEM;
+}
+
+void pawl_reader_fini(struct pawl_reader *reader)
+{
+    if (reader->buffer)
+        munmap(reader->buffer, reader->capacity);
+    reader->buffer = NULL;
+}
+
+void pawl_reader_turn(struct pawl_reader *reader, int fd, uint64_t file_bytes)
+{
+    reader->fd = fd;
+    reader->file_bytes = file_bytes;
+    reader->start = reader->have = 0;
+}
+
+/* Reads into the window at `at`; zeros behind the end of the file. */
+static int fill(struct pawl_reader *reader, uint64_t at, uint64_t bytes)
+{
+    uint8_t *to = reader->buffer + (at - reader->start);
+    uint64_t in_file = at < reader->file_bytes ? reader->file_bytes - at : 0;
+    int64_t n = 0;
+    if (in_file > 0) {
+        n = reader->io->ops->file_read(reader->io, reader->fd, to, bytes, at);
+        if (n < 0)
+            return (int)n;
+        n = (int64_t)pawl_min_u64((uint64_t)n, in_file);
+    }
+    memset(to + n, 0, bytes - (uint64_t)n);
+    return 0;
+}
+
+static int grow(struct pawl_reader *reader, uint64_t bytes)
+{
+    uint64_t capacity = pawl_align_up(bytes + PAWL_READER_CHUNK, PAWL_READER_CHUNK);
+    uint8_t *buffer = map(capacity);
+    if (!buffer)
+        return -ENOMEM;
+    memcpy(buffer, reader->buffer, reader->have);
+    munmap(reader->buffer, reader->capacity);
+    reader->buffer = buffer;
+    reader->capacity = capacity;
+    return 0;
+}
+
+int pawl_reader_get(struct pawl_reader *reader, uint64_t offset, uint64_t bytes,
+                    const uint8_t **data)
+{
+    PAWL_ASSERT(offset % PAWL_LOG_PAGE == 0 && bytes % PAWL_LOG_PAGE == 0 && bytes > 0);
+    uint64_t end = offset + bytes;
+    if (bytes > reader->capacity) {
+        int rc = grow(reader, bytes);
+        if (rc)
+            return rc;
+    }
+    if (offset < reader->start || offset > reader->start + reader->have) {
+        reader->start = offset;
+        reader->have = 0;
+    }
+    if (end > reader->start + reader->have) {
+        /* Slide what is still wanted to the front, then read on behind it. */
+        uint64_t keep = reader->start + reader->have - offset;
+        memmove(reader->buffer, reader->buffer + (offset - reader->start), keep);
+        reader->start = offset;
+        reader->have = keep;
+        uint64_t at = offset + keep;
+        uint64_t want =
+            pawl_max_u64(end - at, pawl_min_u64(PAWL_READER_CHUNK, reader->capacity - keep));
+        int rc = fill(reader, at, want);
+        if (rc == 0) {
+            reader->have += want;
+        } else if (rc == -EIO) {
+            for (; at < end; at += PAWL_LOG_PAGE) {
+                rc = fill(reader, at, PAWL_LOG_PAGE);
+                if (rc)
+                    return rc;
+                reader->have += PAWL_LOG_PAGE;
+            }
+        } else {
+            return rc;
+        }
+    }
+    *data = reader->buffer + (offset - reader->start);
+    return 0;
+}
+
+int pawl_reader_block(struct pawl_reader *reader, const struct pawl_log_identity *id,
+                      uint64_t offset, enum pawl_verdict *verdict,
+                      const struct pawl_block_rec **block)
+{
+    const uint8_t *data;
+    PAWL_ASSERT_REL(offset, <, id->segment_bytes);
+    *verdict = PAWL_VERDICT_UNREADABLE;
+    *block = NULL;
+    int rc = pawl_reader_get(reader, offset, PAWL_LOG_PAGE, &data);
+    if (rc)
+        return rc == -EIO ? 0 : rc;
+    uint64_t total = pawl_block_claim(id, data, id->segment_bytes - offset, verdict);
+    if (total == 0)
+        return 0;
+    *verdict = PAWL_VERDICT_UNREADABLE;
+    rc = pawl_reader_get(reader, offset, total, &data);
+    if (rc)
+        return rc == -EIO ? 0 : rc;
+    *verdict = pawl_block_verify(id, data, total);
+    if (*verdict == PAWL_VERDICT_VALID || *verdict == PAWL_VERDICT_VERSION)
+        *block = (const struct pawl_block_rec *)(const void *)data;
+    return 0;
+}
