@@ -203,6 +203,8 @@ void harness_broker_init(struct harness_broker *b, const char *dir)
     else
         snprintf(b->dir, sizeof b->dir, "%s/d", top);
     snprintf(b->log, sizeof b->log, "%s/pawld.log", top);
+    harness_broker_arg(b, "--segment-size");
+    harness_broker_arg(b, "1M");
 }
 
 void harness_broker_arg(struct harness_broker *b, const char *arg)
