@@ -39,22 +39,19 @@ static bool is_zero(const char *path)
 /* Breaks the segments that are made but not yet used. Returns how many. */
 static unsigned break_what_comes_next(const char *dir, const char *image)
 {
-    char log[300], names[256][32], path[400];
+    char *names[256];
     unsigned count = 0, broken = 0;
-    snprintf(log, sizeof log, "%s/log", dir);
-    DIR *d = opendir(log);
+    DIR *d = opendir(harness_text("%s/log", dir));
     harness_check(d != NULL);
     for (struct dirent *e; (e = readdir(d)) != NULL && count < 256;)
-        if (strstr(e->d_name, ".seg") != NULL && strlen(e->d_name) < sizeof names[0])
-            strcpy(names[count++], e->d_name);
+        if (strstr(e->d_name, ".seg") != NULL)
+            names[count++] = harness_text("%s/log/%s", dir, e->d_name);
     closedir(d);
-    for (unsigned i = 0; i < count; i++) {
-        snprintf(path, sizeof path, "%s/%s", log, names[i]);
-        if (is_zero(path)) {
-            space_break(path, image);
+    for (unsigned i = 0; i < count; i++)
+        if (is_zero(names[i])) {
+            space_break(names[i], image);
             broken++;
         }
-    }
     return broken;
 }
 
@@ -122,15 +119,14 @@ static void everything_acknowledged_is_there(struct harness_broker *b, uint32_t 
 
 int main(void)
 {
-    char image[300], instance[300];
     struct harness_broker b;
     harness_begin("eio_test", 120);
     space_private();
     const char *backing = harness_dir(), *top = harness_dir();
     space_tmpfs(backing, 96 * MIB);
-    snprintf(image, sizeof image, "%s/image", backing);
+    const char *image = harness_text("%s/image", backing);
     space_ext4(top, image, 64 * MIB);
-    snprintf(instance, sizeof instance, "%s/d", top);
+    const char *instance = harness_text("%s/d", top);
     harness_broker_init(&b, instance);
     harness_broker_start(&b);
     struct pawl_options o = PAWL_OPTIONS_INIT;

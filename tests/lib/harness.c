@@ -157,6 +157,17 @@ const char *harness_dir(void)
     return copy;
 }
 
+char *harness_text(const char *format, ...)
+{
+    va_list list;
+    char *text = NULL;
+    va_start(list, format);
+    if (vasprintf(&text, format, list) < 0)
+        harness_fail("no memory");
+    va_end(list);
+    return text;
+}
+
 void *harness_shared(size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -46,6 +46,8 @@ uint64_t harness_number(const char *variable, uint64_t otherwise);
 uint64_t harness_clock(void); /* CLOCK_MONOTONIC, ns */
 /* A new empty directory, removed at the end. The text lives as long as the program. */
 const char *harness_dir(void);
+/* A text that lives as long as the program: for paths. */
+char *harness_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Zeroed memory that forked workers share with the test. */
 void *harness_shared(size_t bytes);
 /* Gives other processes a moment between two looks at a predicate that has no event of its own; the
