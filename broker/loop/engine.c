@@ -214,15 +214,17 @@ int pawl_engine_open(struct pawl_io *io, const struct pawl_engine_options *optio
     return PAWL_LOG_OK;
 }
 
-/* All that was appended is brought to disk and all that waited for it goes out. False: the log has
- * failed, or there was no progress for DRAIN_STEPS steps (a full disk may stay full for ever). */
-static bool drain(struct pawl_engine *e)
+bool pawl_engine_quiesce(struct pawl_engine *engine)
 {
+    struct pawl_engine *e = engine;
+    /* The bound is for a full disk, which may stay full for ever. */
     for (int idle = 0; idle < DRAIN_STEPS && !pawl_log_failed(e->log);) {
         (void)pawl_engine_publish(e);
         pawl_engine_seal(e, true);
-        if (!pawl_log_pending(e->log) && pawl_log_in_flight(e->log) == 0)
-            return true;
+        if (!pawl_log_pending(e->log) && pawl_log_in_flight(e->log) == 0) {
+            (void)pawl_engine_publish(e);
+            return !pawl_log_failed(e->log);
+        }
         pawl_log_tend(e->log, e->boot);
         int n = e->io->ops->wait(e->io, DRAIN_STEP_NS);
         if (n < 0 && n != -EINTR)
@@ -251,11 +253,9 @@ int pawl_engine_close(struct pawl_engine *engine, bool clean)
     struct pawl_engine *e = engine;
     int rc = PAWL_LOG_OK;
     if (clean) {
-        if (drain(e)) {
-            (void)pawl_engine_publish(e);
+        if (pawl_engine_quiesce(e))
             pawl_log_mark(e->log, true, e->now.time, e->boot, e->now.wall);
-        }
-        if (!drain(e))
+        if (!pawl_engine_quiesce(e))
             rc = PAWL_LOG_FAILED;
     }
     drop_all(e, &e->ready);
@@ -309,6 +309,9 @@ bool pawl_engine_admits(struct pawl_engine *engine, const struct pawl_cmd *head)
 {
     if (pawl_log_failed(engine->log))
         return false;
+    /* What will be refused needs no room, and must not stand in the way of an ack (L4). */
+    if (engine->refusing != PAWL_LIMIT_NONE && head->type == PAWL_CMD_SEND)
+        return true;
     uint64_t need = pawl_core_need(head);
     bool fits = pawl_engine_room(engine) >= need ||
                 (need > engine->block_bytes && pawl_log_admit(engine->log, need));

@@ -47,7 +47,11 @@ struct pawl_engine_options {
 int pawl_engine_open(struct pawl_io *io, const struct pawl_engine_options *options,
                      const struct pawl_engine_lanes *lanes, struct pawl_engine **out,
                      struct pawl_log_info *info, char text[PAWL_LOG_TEXT_BYTES]);
-/* clean: waits for all, writes the clean marker. Returns a pawl_log_result. */
+/* Brings to disk all that was appended and publishes all that waited for it. False: the log failed,
+ * or made no progress for 10 s. Blocks [stop]. */
+bool pawl_engine_quiesce(struct pawl_engine *engine);
+/* clean: quiesces and writes the clean marker. Returns a pawl_log_result. What still waits is
+ * dropped. */
 int pawl_engine_close(struct pawl_engine *engine, bool clean);
 
 struct pawl_core *pawl_engine_core(struct pawl_engine *engine);

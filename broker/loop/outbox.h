@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PAWL_BROKER_OUTBOX_H
+#define PAWL_BROKER_OUTBOX_H
+
+/* From effects to the completion rings: promise of room, writing, one publish a lane and turn, one
+ * wake-up a lane and turn. session/lane.h has the arithmetic of promises.
+ *
+ * Life of an effect here: reserve (deliveries) or the take of its command (answers) has promised
+ * the room → write claims it and fills it, and merges an answer into the one before where it
+ * continues it → publish makes all claims of the turn visible with one store, and wakes. */
+
+#include "loop/engine.h"
+#include "session/lane.h"
+
+struct pawl_outbox {
+    struct pawl_lanes *lanes;
+    struct pawl_engine *engine;
+    uint64_t durable; /* as it was at the last publish */
+};
+
+/* The three of struct pawl_engine_lanes; ctx is the outbox. */
+bool pawl_outbox_reserve(void *ctx, uint32_t handle, uint32_t bytes);
+void pawl_outbox_write(void *ctx, const struct pawl_effect *effect);
+
+/* Promises the room for the answer of one command (its seq is kept if the answer may be large).
+ * False: not now; the lane must wait until its client frees room or its own answers go out. */
+bool pawl_outbox_promise(struct pawl_lane *lane, uint64_t seq, uint32_t bytes);
+
+/* True: a delivery that found no room would find it now; asks the client's word. */
+bool pawl_outbox_has_room(struct pawl_lane *lane);
+
+/* The end of a turn: all dirty lanes. Returns how many were published. */
+uint32_t pawl_outbox_publish(struct pawl_outbox *outbox);
+
+#endif
