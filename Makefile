@@ -22,6 +22,7 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 DESTDIR ?=
 FLAVOUR ?= release
 BUILD ?= build/$(FLAVOUR)
@@ -70,6 +71,7 @@ TESTS_SIM = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/sim/*_test.c)
 TESTS_CRASH = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/crash/*_test.c))
 TESTS_INTEGRATION = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/integration/*_test.c))
 TESTS_FUZZ = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.c))
+TESTS_SHELL = $(wildcard tests/integration/*_test.sh)
 TESTS_SCRIPT = $(filter-out tests/run.sh tests/demo.sh tests/bugs_run.sh,$(wildcard tests/*.sh))
 SCENARIOS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/scenarios/*.c))
 EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard libclient/examples/*.c broker/examples/*.c))
@@ -135,6 +137,7 @@ $(BUILD)/libpawltest.a: $(call obj,$(SRC_TESTLIB))
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
+$(BUILD)/tests/unit/tool_output_test: LIBS_BROKER += -ljansson
 $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | $(PROGRAMS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
@@ -201,12 +204,13 @@ install: all ## libraries, headers, programs, man pages, pkg-config and systemd 
 	$(pc) broker/pawld.pc.in > $(D)$(LIBDIR)/pkgconfig/pawld.pc
 	sed 's|@BINDIR@|$(BINDIR)|' broker/pawld.service.in > $(D)$(UNITDIR)/pawld.service
 	for m in $(MAN_PAGES); do s=$(D)$(MANDIR)/man$${m##*.}; $(INSTALL) -d $$s && $(INSTALL) -m 644 $$m $$s || exit 1; done
+	$(INSTALL) -d $(D)$(COMPLETIONDIR) && $(INSTALL) -m 644 tools/pawl.bash $(D)$(COMPLETIONDIR)/pawl
 
 uninstall: ## take all of that away again
 	rm -f $(addprefix $(D)$(BINDIR)/,$(notdir $(PROGRAMS))) $(addprefix $(D)$(INCLUDEDIR)/,pawl.h pawld.h)
 	rm -f $(foreach l,libpawl libpawld,$(addprefix $(D)$(LIBDIR)/$l,.a .so .so.$(SONUMBER) .so.$(VERSION)))
 	rm -f $(addprefix $(D)$(LIBDIR)/pkgconfig/,pawl.pc pawld.pc) $(D)$(UNITDIR)/pawld.service
-	rm -f $(foreach m,$(MAN_PAGES),$(D)$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m))
+	rm -f $(foreach m,$(MAN_PAGES),$(D)$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m)) $(D)$(COMPLETIONDIR)/pawl
 
 installcheck: all ## install into a temporary place, build and run the first program there
 	BUILD=$(BUILD) CC="$(CC)" CXX="$(CXX)" tests/install_check.sh
@@ -222,7 +226,7 @@ RUN = BUILD=$(BUILD) FLAVOUR=$(FLAVOUR) CC="$(CC)" CXX="$(CXX)" JOBS=$(JOBS) tes
 
 check: need ## every test in its short form; `N passed, N failed, N skipped` at the end
 	@$(MAKE) --no-print-directory -s -j$(JOBS) BUILD=$(BUILD) all tests
-	@$(RUN) $(TESTS_CRASH) $(TESTS_SIM) $(TESTS_INTEGRATION) $(TESTS_UNIT) $(TESTS_FUZZ) $(TESTS_SCRIPT)
+	@$(RUN) $(TESTS_CRASH) $(TESTS_SIM) $(TESTS_INTEGRATION) $(TESTS_SHELL) $(TESTS_UNIT) $(TESTS_FUZZ) $(TESTS_SCRIPT)
 
 check-sim: need ## 20,000 seeds of the simulator
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_SIM)
