@@ -1,8 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The README does not drift from the tree: its first C program is libclient/examples/hello.c to the
-# byte (but for the licence line), every path and make target that it names exists, and every
-# measured figure stands beside a command.
+# byte (but for the licence line), and every path and make target that it names exists.
 set -u
 failed=0
 say() {
