@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/sim_model.h"
+
+/* What is said of many messages at once: order (G9), limits and counts (G10), scans. */
+
+/* --- order ----------------------------------------------------------------------------------- */
+
+/* Certainly a before b in the order of a queue. Between a delayed message and another the clock
+ * decides, and close calls are left alone: the broker reads it once a turn. */
+static bool before(const struct sim_way *a, uint64_t b_time, uint64_t b_index)
+{
+    if (a->place_index != 0 && b_index != 0)
+        return a->place_index < b_index;
+    return a->place_time + SIM_MS < b_time;
+}
+
+/* m was granted by the reservation `index`; it has been ready since way->ready_index. Nothing that
+ * stands behind it may have been granted between. */
+void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *way,
+                     uint64_t index)
+{
+    struct sim_queue *q = m->queue;
+    SIM_CHECK(w, q->paused_index == 0 || index < q->paused_index,
+              "m%u: granted at %" PRIu64 " while queue %s was paused", m->number, index, q->name);
+    for (uint32_t i = q->grant_count; i-- > 0 && way->ready_index != 0;) {
+        struct sim_grant *g = &q->grants[i];
+        if (g->index >= index || g->index <= way->ready_index)
+            continue;
+        if (g->priority == m->priority)
+            SIM_CHECK(w, !before(way, g->place_time, g->place_index),
+                      "G9: m%u was ready since %" PRIu64
+                      ", yet m%u behind it went first at %" PRIu64,
+                      m->number, way->ready_index, g->message->number, g->index);
+        if (g->priority < m->priority && !g->counted) {
+            g->counted = true;
+            q->exceptions++;
+        }
+    }
+    q->deliveries++;
+    SIM_CHECK(w, q->exceptions <= q->deliveries / 32 + 2 + w->crashes,
+              "G9: queue %s: %" PRIu64 " of %" PRIu64 " deliveries went to a lower priority",
+              q->name, q->exceptions, q->deliveries);
+    q->grants = sim_grow(q->grants, &q->grant_capacity, q->grant_count, sizeof *q->grants);
+    q->grants[q->grant_count++] = (struct sim_grant){ .index = index,
+                                                      .place_time = way->place_time,
+                                                      .place_index = way->place_index,
+                                                      .message = m,
+                                                      .priority = m->priority };
+    if (q->grant_count > 4096) {
+        memmove(q->grants, q->grants + 2048, 2048 * sizeof *q->grants);
+        q->grant_count -= 2048;
+    }
+}
+
+/* --- counts ---------------------------------------------------------------------------------- */
+
+static bool live(uint8_t state)
+{
+    return state == PAWL_STATE_READY || state == PAWL_STATE_LEASED || state == PAWL_STATE_DEAD;
+}
+
+static void add(struct sim_range *range, bool always, bool ever, uint64_t n)
+{
+    range->min += always ? n : 0;
+    range->max += ever ? n : 0;
+}
+
+void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts *out)
+{
+    memset(out, 0, sizeof *out);
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        struct sim_message *m = w->messages[i];
+        if (m->gone || m->queue != q)
+            continue;
+        const struct sim_set *set = sim_current(m);
+        uint32_t alive = 0, by_state[PAWL_STATE_PURGED + 1] = { 0 };
+        for (uint32_t j = 0; j < set->count; j++) {
+            by_state[set->ways[j].state]++;
+            alive += live(set->ways[j].state) ? 1 : 0;
+        }
+        for (uint32_t s = 1; s <= PAWL_STATE_PURGED; s++)
+            add(&out->by_state[s], by_state[s] == set->count, by_state[s] != 0, 1);
+        add(&out->live, alive == set->count, alive != 0, 1);
+        out->bytes.min += alive == set->count ? m->body_bytes : 0;
+        out->bytes.max +=
+            alive != 0 ? m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes
+                       : 0;
+    }
+}
+
+/* Upper bounds of what all messages, remembered ones too, may take of memory and log. */
+static void used(const struct sim *w, uint64_t *memory, uint64_t *log)
+{
+    *memory = *log = 0;
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        struct sim_message *m = w->messages[i];
+        if (m->gone)
+            continue;
+        bool alive = false, any = false;
+        const struct sim_set *set = sim_current(m);
+        for (uint32_t j = 0; j < set->count; j++) {
+            alive = alive || live(set->ways[j].state);
+            any = any || set->ways[j].state != PAWL_STATE_NONE;
+        }
+        *memory += any ? 256 : 0;
+        *memory += alive ? 2ull * m->bytes : 0;
+        *log += any ? 256 : 0;
+        *log += alive ? m->bytes + 256 : 0;
+    }
+    *log += w->client_count * (512 + SIM_LANES_MAX * 64 * 64ull) + 65536;
+}
+
+uint64_t sim_limits(struct sim *w, const struct sim_queue *q, uint32_t body, uint32_t payload,
+                    bool *must)
+{
+    uint64_t may = 0, memory, log;
+    *must = false;
+    if (q->options.max_messages != 0 || q->options.max_bytes != 0) {
+        struct sim_counts c;
+        sim_counts_take(w, q, &c);
+        uint64_t most = q->options.max_messages;
+        if (most != 0 && c.live.max >= most)
+            may |= 1ull << PAWL_LIMIT_QUEUE_MESSAGES;
+        if (most != 0 && c.live.min >= most)
+            *must = true;
+        most = q->options.max_bytes;
+        if (most != 0 && c.bytes.max + payload > most)
+            may |= 1ull << PAWL_LIMIT_QUEUE_BYTES;
+        if (most != 0 && c.bytes.min + body > most)
+            *must = true;
+    }
+    used(w, &memory, &log);
+    if (memory > w->options.memory_bytes / 4)
+        may |= 1ull << PAWL_LIMIT_MEMORY;
+    if (2 * log + 3 * w->options.segment_bytes > w->options.max_log_bytes)
+        may |= 1ull << PAWL_LIMIT_LOG;
+    if (w->disk_was_full)
+        may |= 1ull << PAWL_LIMIT_LOG | 1ull << PAWL_LIMIT_DISK;
+    return may;
+}
+
+static void within(struct sim *w, const struct sim_op *op, const char *what, uint64_t is,
+                   struct sim_range range)
+{
+    SIM_CHECK(w, is >= range.min && is <= range.max,
+              "stat op %u of %s: %" PRIu64 " %s, should be %" PRIu64 " to %" PRIu64, op->number,
+              op->queue->name, is, what, range.min, range.max);
+}
+
+void sim_order_stat(struct sim *w, struct sim_op *op, const void *data, uint32_t bytes)
+{
+    struct pawl_queue_stat stat;
+    SIM_CHECK(w, data != NULL && bytes >= sizeof stat, "stat of %u bytes", bytes);
+    memcpy(&stat, data, sizeof stat);
+    struct sim_counts *c = op->counts;
+    within(w, op, "ready or scheduled", stat.ready + stat.scheduled, c->by_state[PAWL_STATE_READY]);
+    within(w, op, "leased", stat.leased, c->by_state[PAWL_STATE_LEASED]);
+    within(w, op, "dead", stat.dead, c->by_state[PAWL_STATE_DEAD]);
+    within(w, op, "payload bytes", stat.bytes, c->bytes);
+    uint64_t done = 0;
+    for (uint32_t s = PAWL_STATE_ACKED; s <= PAWL_STATE_PURGED; s++)
+        done += c->by_state[s].max;
+    SIM_CHECK(w, stat.done <= done, "stat of %s: %" PRIu64 " remembered, at most %" PRIu64 " ended",
+              op->queue->name, stat.done, done);
+    SIM_CHECK(w, strcmp(stat.name, op->queue->name) == 0 && stat.id == op->queue->id,
+              "stat of %s is about %.40s", op->queue->name, stat.name);
+}
+
+/* --- scan ------------------------------------------------------------------------------------ */
+
+struct shows {
+    struct sim *w;
+    struct sim_message *m;
+    const struct pawl_record *r;
+    uint64_t time;
+};
+
+static bool keep_scanned(void *ctx, const struct sim_way *way)
+{
+    const struct shows *s = ctx;
+    const struct pawl_record *r = s->r;
+    if (way->id != 0 && way->id != r->id)
+        return false;
+    if (!way->loose &&
+        (r->acquired != way->acquired || r->failed != way->failed || r->crashed != way->crashed ||
+         r->expired != way->expired || r->nacked != way->nacked || r->deferred != way->deferred))
+        return false;
+    switch (way->state) {
+    case PAWL_STATE_READY:
+        if (r->state == PAWL_STATE_SCHEDULED)
+            return r->due_in_ns == 0
+                       ? s->time >= way->from
+                       : s->time + r->due_in_ns >= way->from && s->time + r->due_in_ns <= way->to;
+        return r->state == PAWL_STATE_READY && s->time >= way->from;
+    case PAWL_STATE_LEASED:
+        return r->state == PAWL_STATE_LEASED && r->holder_pid == way->pid;
+    case PAWL_STATE_DEAD:
+        return r->state == PAWL_STATE_DEAD && r->dead_reason == way->reason;
+    case PAWL_STATE_NONE:
+        return false;
+    default:
+        return r->state == way->state;
+    }
+}
+
+/* False: a message whose id nobody outside knows yet. */
+static bool scan_found(struct sim *w, struct sim_op *op, const struct pawl_record *r)
+{
+    struct sim_message *m = sim_map_get(w->ids, r->id);
+    if (m == NULL) {
+        /* a send whose answer nobody has seen: one of those of its size must be open */
+        bool open = false;
+        for (uint32_t i = 0; i < w->message_count && !open; i++) {
+            struct sim_message *o = w->messages[i];
+            open = o->queue == op->queue && o->id == 0 && !o->gone && o->priority == r->priority;
+        }
+        SIM_CHECK(w, open, "scan of %s shows %" PRIx64 ", which nobody sent", op->queue->name,
+                  r->id);
+        return false;
+    }
+    SIM_CHECK(w, m->queue == op->queue, "scan of %s shows m%u of %s", op->queue->name, m->number,
+              m->queue->name);
+    if (m->changed >= op->index)
+        return true;
+    struct shows s = { w, m, r, op->time };
+    char what[200];
+    snprintf(what, sizeof what,
+             "scan shows it %s, acquired %u failed %u crashed %u expired %u nacked %u deferred %u, "
+             "due in %" PRIu64 ", pid %u",
+             pawl_state_name(r->state), r->acquired, r->failed, r->crashed, r->expired, r->nacked,
+             r->deferred, r->due_in_ns, r->holder_pid);
+    sim_model_filter(w, m, keep_scanned, &s, what);
+    struct sim_set *set = sim_current(m);
+    if (set->count == 1 && set->ways[0].state == PAWL_STATE_READY && r->due_in_ns != 0)
+        set->ways[0].from = set->ways[0].to = op->time + r->due_in_ns;
+    m->changed = op->index - 1; /* nothing has moved, it is only known better */
+    return true;
+}
+
+struct absent {
+    struct sim *w;
+    struct sim_message *m;
+    struct sim_op *op;
+};
+
+/* Would this way be missing from a page that asks for these states? */
+static bool keep_absent(void *ctx, const struct sim_way *way)
+{
+    const struct absent *a = ctx;
+    uint32_t states = 1u << way->state;
+    if (way->state == PAWL_STATE_NONE || (a->m->id != 0 && way->id != a->m->id))
+        return true;
+    if (way->state == PAWL_STATE_READY)
+        states |= 1u << PAWL_STATE_SCHEDULED;
+    if ((states & a->op->mask) != states)
+        return true;
+    return sim_rules_terminal(way->state) &&
+           a->op->time >= pawl_add_sat(way->from, sim_rules_retention(a->m->queue));
+}
+
+/* What was there in the range of a page must be on it. */
+static void scan_missing(struct sim *w, struct sim_op *op, const struct pawl_record *rows,
+                         uint64_t count, uint64_t last, bool all_known)
+{
+    bool whole = op->after == 0 && last == UINT64_MAX && all_known;
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        struct sim_message *m = w->messages[i];
+        if (m->gone || m->queue != op->queue || m->changed >= op->index)
+            continue;
+        if (m->id == 0 ? !whole : m->id <= op->after || m->id > last)
+            continue;
+        bool found = false;
+        for (uint64_t k = 0; k < count && !found && m->id != 0; k++)
+            found = rows[k].id == m->id;
+        struct absent a = { w, m, op };
+        uint64_t changed = m->changed;
+        if (!found)
+            sim_model_filter(w, m, keep_absent, &a, "G1: it is missing from a scan");
+        m->changed = changed;
+    }
+}
+
+void sim_order_scan(struct sim *w, struct sim_op *op, const void *data, uint32_t bytes,
+                    uint64_t count)
+{
+    uint64_t rows_count = bytes / sizeof(struct pawl_record);
+    struct pawl_record *rows = malloc(bytes + 1);
+    if (rows == NULL)
+        abort();
+    if (bytes != 0)
+        memcpy(rows, data, bytes);
+    SIM_CHECK(w, rows_count * sizeof *rows == bytes, "scan of %u bytes", bytes);
+    w->totals->scans++;
+    bool all_known = true;
+    uint64_t last =
+        rows_count == op->max || rows_count * sizeof *rows + 2 * sizeof *rows > PAWL_DATA_BYTES_MAX
+            ? rows[rows_count - 1].id
+            : UINT64_MAX;
+    for (uint64_t i = 0; i < rows_count; i++) {
+        SIM_CHECK(w, rows[i].id > (i ? rows[i - 1].id : op->after), "scan of %s is out of order",
+                  op->queue->name);
+        SIM_CHECK(w, 1u << rows[i].state & op->mask, "scan of %s shows state %u, not asked for",
+                  op->queue->name, rows[i].state);
+        all_known = scan_found(w, op, &rows[i]) && all_known;
+    }
+    /* A page that the broker ended early is true up to its last row only. */
+    if (rows_count > 0 && count > rows_count)
+        last = rows[rows_count - 1].id;
+    scan_missing(w, op, rows, rows_count, last, all_known);
+    free(rows);
+}

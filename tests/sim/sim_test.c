@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sim/sim.h"
+
+/* Runs seeds and sums up. PAWL_SEED=n: that seed alone, with its options. PAWL_SEEDS=n (or
+ * PAWL_SIM_SEEDS): so many from PAWL_FIRST (1) on. Exit 0: no violation, one seed run twice gave
+ * the same trace, and, if there were enough seeds for it, every kind of fault has happened. */
+
+#define SEEDS_SHORT 500u
+#define SEEDS_ENOUGH 300u /* for every kind of fault to have happened */
+#define SECONDS_A_SEED 60u
+
+extern struct sim *sim_now_running;
+
+static void on_signal(int signal)
+{
+    struct sim *w = sim_now_running;
+    if (w != NULL) {
+        sim_now_running = NULL;
+        sim_note_dump(w);
+        sim_options_print(w);
+        fprintf(stderr, "SIGNAL %d in seed %" PRIu64 "\nagain: PAWL_SEED=%" PRIu64 " sim_test\n",
+                signal, w->seed, w->seed);
+    }
+    _exit(signal == SIGALRM ? 3 : 2);
+}
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL && *text != 0 ? strtoull(text, NULL, 0) : otherwise;
+}
+
+static int summary(const struct sim_totals *t)
+{
+    printf("sim: %" PRIu64 " seeds, %" PRIu64 " operations, %" PRIu64 " answers, %" PRIu64
+           " deliveries, %" PRIu64 " messages, %" PRIu64 " crashes, %" PRIu64
+           " recoveries, %" PRIu64 " scans, %.1f simulated days, %" PRIu64 " checks;",
+           t->seeds, t->operations, t->answers, t->deliveries, t->messages, t->crashes,
+           t->recoveries, t->scans, (double)t->time_ns / 1e9 / 86400, t->checks);
+    int missing = 0;
+    for (uint32_t f = 0; f < SIM_FAULTS; f++) {
+        printf(" %s %" PRIu64, sim_fault_names[f], t->faults[f]);
+        if (t->faults[f] == 0)
+            missing++;
+    }
+    printf("; sectors kept %" PRIu64 " lost %" PRIu64 " zeroed %" PRIu64 " garbage %" PRIu64
+           ", reordered %" PRIu64 "\n",
+           t->io.sectors_kept, t->io.sectors_lost, t->io.sectors_zeroed, t->io.sectors_garbage,
+           t->io.reordered);
+    printf("results:");
+    for (int r = 0; r < 128; r++)
+        if (t->results[r] != 0)
+            printf(" %s %" PRIu64, pawl_strname(r - 100) + 5, t->results[r]);
+    printf("\n");
+    if (t->seeds < SEEDS_ENOUGH)
+        return 0;
+    if (missing > 0)
+        printf("%d kinds of faults never happened: the run proves too little\n", missing);
+    if (t->io.sectors_lost == 0 || t->io.reordered == 0 || t->io.full == 0) {
+        printf("the disk was too kind: the run proves too little\n");
+        missing++;
+    }
+    return missing;
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGABRT, on_signal);
+    signal(SIGSEGV, on_signal);
+    signal(SIGBUS, on_signal);
+    signal(SIGFPE, on_signal);
+    signal(SIGALRM, on_signal);
+    static struct sim_totals totals, again;
+    if (getenv("PAWL_SEED") != NULL) {
+        uint64_t hash = sim_run(number_of("PAWL_SEED", 1), &totals);
+        printf("trace %016" PRIx64 "\n", hash);
+        return summary(&totals) != 0;
+    }
+    uint64_t first = number_of("PAWL_FIRST", 1);
+    uint64_t count = number_of("PAWL_SEEDS", number_of("PAWL_SIM_SEEDS", SEEDS_SHORT));
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        alarm(SECONDS_A_SEED);
+        uint64_t hash = sim_run(seed, &totals);
+        if (seed == first || seed % 1000 == 0) {
+            uint64_t second = sim_run(seed, &again);
+            if (hash != second) {
+                printf("seed %" PRIu64 " run twice: trace %016" PRIx64 " and %016" PRIx64 "\n",
+                       seed, hash, second);
+                return 1;
+            }
+        }
+    }
+    alarm(0);
+    return summary(&totals) != 0;
+}
