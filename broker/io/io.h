@@ -77,8 +77,8 @@ struct pawl_io_ops {
     void (*watch_remove)(struct pawl_io *io, struct pawl_io_watch *watch);
 
     /* Hands over what was submitted, runs the done and ready functions of what has completed, and
-     * waits up to timeout_ns (0: not; UINT64_MAX: no end) if nothing had. Returns how many ran, or
-     * -errno. */
+     * waits up to timeout_ns (0: not; UINT64_MAX: no end) if nothing had. Returns how many ran (0
+     * also when a signal ended the wait), or -errno. */
     int (*wait)(struct pawl_io *io, uint64_t timeout_ns);
 };
 

@@ -31,6 +31,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/clock.h"
 #include "io/op.h"
 
 #define SQ_ENTRIES 64u
@@ -346,14 +347,9 @@ static int reap(struct uring *u)
     return ran;
 }
 
-static int uring_wait(struct pawl_io *io, uint64_t timeout_ns)
+static int turn(struct uring *u, uint64_t timeout_ns, bool *again)
 {
-    struct uring *u = of(io);
-    if (PAWL_UNLIKELY(u->owner != own_tid())) {
-        int rc = adopt(u);
-        if (rc)
-            return rc;
-    }
+    *again = false;
     queue_pending(u);
     int rc = enter(u, timeout_ns);
     int ran = reap(u);
@@ -369,6 +365,30 @@ static int uring_wait(struct pawl_io *io, uint64_t timeout_ns)
         return ran;
     }
     u->enter_failures = 0;
+    /* Woken by what concerns nobody: a removed watch, a part of a write. */
+    *again = rc >= 0 && ran == 0;
+    return ran;
+}
+
+static int uring_wait(struct pawl_io *io, uint64_t timeout_ns)
+{
+    struct uring *u = of(io);
+    if (PAWL_UNLIKELY(u->owner != own_tid())) {
+        int rc = adopt(u);
+        if (rc)
+            return rc;
+    }
+    bool again;
+    int ran = turn(u, timeout_ns, &again);
+    if (PAWL_LIKELY(!again || timeout_ns == 0))
+        return ran;
+    uint64_t end = pawl_add_sat(pawl_clock_boot(), timeout_ns);
+    while (again) {
+        uint64_t now = pawl_clock_boot();
+        if (now >= end)
+            break;
+        ran = turn(u, end == UINT64_MAX ? end : end - now, &again);
+    }
     return ran;
 }
 
