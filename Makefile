@@ -10,8 +10,12 @@
 #   tests/scenarios/*.c, */examples/*.c       -> one program each
 #   tests/*.sh             -> scripts of `make check`, all but run.sh, demo.sh and bugs_run.sh
 
-CC ?= gcc
-CXX ?= g++
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+ifeq ($(origin CXX),default)
+CXX = g++
+endif
 AR ?= ar
 PKG_CONFIG ?= pkg-config
 INSTALL ?= install
@@ -143,7 +147,7 @@ $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | 
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
 $(BUILD)/tests/scenarios/%: $(BUILD)/obj/tests/scenarios/%.o $(TEST_LIBS) | $(PROGRAMS)
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
+	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -o $@
 $(BUILD)/tests/sim/%: $(BUILD)/obj/tests/sim/%.o $(call obj,$(SRC_SIM)) $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
@@ -164,7 +168,8 @@ $(BUILD)/broker/examples/%: $(BUILD)/obj/broker/examples/%.o $(BUILD)/libpawl.a 
 
 # package = what proves that it is there: a command, or a header that the compiler finds
 NEEDS = build-essential=gcc build-essential=make pkg-config=pkg-config liburing-dev=liburing.h libxxhash-dev=xxhash.h \
-        libcmocka-dev=cmocka.h libjansson-dev=jansson.h $(NEEDS_MORE)
+        libjansson-dev=jansson.h $(NEEDS_MORE)
+NEEDS_TESTS = libcmocka-dev=cmocka.h python3=python3
 NEEDS_CI = build-essential=g++ clang=clang clang-format=clang-format libclang-rt-14-dev=libclang_rt.asan-x86_64.a \
            e2fsprogs=mkfs.ext4 util-linux=unshare mount=losetup
 HEADERS_FIRST = \#include <stdarg.h>\n\#include <stddef.h>\n\#include <setjmp.h>\n\#include <stdint.h>\n
@@ -174,7 +179,8 @@ missing = for n in $(NEEDS); do p=$${n%%=*}; w=$${n\#*=}; case $$w in \
     (*) command -v $$w >/dev/null 2>&1 || test -x /usr/sbin/$$w ;; esac || echo $$p; done | sort -u
 
 deps: ## install what is missing (Debian, Ubuntu); CI=1: also what .ci/run needs
-deps: NEEDS_MORE = $(if $(CI),$(NEEDS_CI))
+deps: NEEDS_MORE = $(if $(DEMO),,$(NEEDS_TESTS)) $(if $(CI),$(NEEDS_CI))
+need: NEEDS_MORE = $(NEEDS_TESTS)
 deps:
 	@m=$$($(missing)); if [ -z "$$m" ]; then exit 0; fi; m=$$(echo $$m); echo "missing: $$m"; \
 	if ! command -v apt-get >/dev/null; then echo "install the like of these with the package manager of this system"; exit 1; fi; \
@@ -218,7 +224,7 @@ installcheck: all ## install into a temporary place, build and run the first pro
 # --- run -------------------------------------------------------------------------------------------
 
 demo: ## the main job on a real text (FILE=), with broker and consumers killed meanwhile
-	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory deps DEMO=1
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(BUILD)/pawld $(BUILD)/tests/scenarios/demo
 	@$(BUILD)/tests/scenarios/demo $(FILE)
 
