@@ -66,8 +66,10 @@ static inline uint64_t pawl_ring_room(const struct pawl_ring_producer *r)
 static inline bool pawl_ring_refresh(struct pawl_ring_producer *r)
 {
     uint64_t head = pawl_load_acq_u64(r->head_shm);
+#ifndef PAWL_BUG_HEAD_UNCHECKED
     if (r->tail - head > r->size || head - r->head > r->size)
         return false;
+#endif
     r->head = head;
     return true;
 }
@@ -80,6 +82,10 @@ static inline void *pawl_ring_claim(struct pawl_ring_producer *r, uint32_t bytes
         return NULL;
     void *p = r->data + (r->tail & (r->size - 1));
     r->tail += bytes;
+#ifdef PAWL_BUG_PUBLISH_BEFORE_WRITE
+    r->published = r->tail;
+    pawl_store_seq_u64(r->tail_shm, r->tail);
+#endif
     return p;
 }
 
@@ -95,7 +101,13 @@ static inline bool pawl_ring_publish(struct pawl_ring_producer *r)
     if (r->published == r->tail)
         return false;
     r->published = r->tail;
+#ifdef PAWL_BUG_PUBLISH_RELAXED
+    pawl_store_rlx_u64(r->tail_shm, r->tail);
+#elif defined(PAWL_BUG_PUBLISH_RELEASE)
+    pawl_store_rel_u64(r->tail_shm, r->tail);
+#else
     pawl_store_seq_u64(r->tail_shm, r->tail);
+#endif
     return true;
 }
 
@@ -132,7 +144,11 @@ static inline void pawl_ring_release(struct pawl_ring_consumer *r, uint64_t posi
 /* The same where the producer may have announced that it waits for room (PAWL_BELL_ROOM). */
 static inline void pawl_ring_release_seq(struct pawl_ring_consumer *r, uint64_t position)
 {
+#ifdef PAWL_BUG_ROOM_RELEASE
+    pawl_store_rel_u64(r->head_shm, position);
+#else
     pawl_store_seq_u64(r->head_shm, position);
+#endif
 }
 
 #endif

@@ -37,7 +37,11 @@ static inline void pawl_wait_announce(struct pawl_sub_shm *sub, uint64_t wait_fo
                                       uint32_t kind)
 {
     pawl_store_rlx_u64(&sub->wait_for, wait_for);
+#ifdef PAWL_BUG_ANNOUNCE_RELEASE
+    pawl_store_rel_u32(&sub->waiting, (number << 2) | kind);
+#else
     pawl_store_seq_u32(&sub->waiting, (number << 2) | kind);
+#endif
 }
 static inline void pawl_wait_withdraw(struct pawl_sub_shm *sub)
 {
