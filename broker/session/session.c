@@ -16,7 +16,6 @@
 #include "session/peer.h"
 
 #define PACKETS_A_TURN 8u /* of one connection */
-#define ACCEPTS_A_TURN 64u
 #define PACKET_BYTES 512u /* larger than any message of the client */
 
 void pawl_sessions_say(struct pawl_sessions *set, const char *format, ...)
@@ -27,114 +26,6 @@ void pawl_sessions_say(struct pawl_sessions *set, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     set->say(set->say_ctx, line);
-}
-
-/* --- notes of what is ready; inside pawl_io_wait() ------------------------------------------- */
-
-static void note(struct pawl_session *session)
-{
-    if (pawl_list_empty(&session->pending))
-        pawl_list_push_back(&session->set->pending, &session->pending);
-}
-
-static void socket_ready(struct pawl_io_watch *watch, uint32_t events)
-{
-    struct pawl_session *s = PAWL_CONTAINER(watch, struct pawl_session, socket_watch);
-    (void)events; /* what it is, the next recv tells */
-    s->readable = true;
-    note(s);
-}
-
-static void pid_ready(struct pawl_io_watch *watch, uint32_t events)
-{
-    struct pawl_session *s = PAWL_CONTAINER(watch, struct pawl_session, pid_watch);
-    (void)events;
-    s->exited = true;
-    note(s);
-}
-
-static void orphan_ready(struct pawl_io_watch *watch, uint32_t events)
-{
-    struct pawl_orphan *o = PAWL_CONTAINER(watch, struct pawl_orphan, watch);
-    (void)events;
-    if (pawl_list_empty(&o->pending))
-        pawl_list_push_back(&o->set->orphans_pending, &o->pending);
-}
-
-static void listen_ready(struct pawl_io_watch *watch, uint32_t events)
-{
-    struct pawl_sessions *set = PAWL_CONTAINER(watch, struct pawl_sessions, listen_watch);
-    (void)events;
-    set->accept_pending = true;
-}
-
-/* --- orphans --------------------------------------------------------------------------------- */
-
-static void orphan_free(struct pawl_orphan *orphan)
-{
-    struct pawl_sessions *set = orphan->set;
-    set->io->ops->watch_remove(set->io, &orphan->watch);
-    (void)close(orphan->pidfd);
-    pawl_list_remove(&orphan->place);
-    pawl_list_remove(&orphan->pending);
-    set->files--;
-    free(orphan);
-}
-
-/* Takes the pidfd over. Without memory or room for a watch the session just lasts its grace. */
-static void orphan_new(struct pawl_sessions *set, uint64_t id, int pidfd)
-{
-    struct pawl_orphan *o = calloc(1, sizeof *o);
-    if (!o) {
-        (void)close(pidfd);
-        return;
-    }
-    o->set = set;
-    o->session = id;
-    o->pidfd = pidfd;
-    o->watch = (struct pawl_io_watch){ .ready = orphan_ready, .fd = pidfd, .events = EPOLLIN };
-    pawl_list_init(&o->pending);
-    if (set->io->ops->watch_add(set->io, &o->watch) != 0) {
-        (void)close(pidfd);
-        free(o);
-        return;
-    }
-    set->files++;
-    pawl_list_push_back(&set->orphans, &o->place);
-}
-
-void pawl_sessions_forget_orphan(struct pawl_sessions *set, uint64_t id)
-{
-    struct pawl_list *next;
-    for (struct pawl_list *l = set->orphans.next; l != &set->orphans; l = next) {
-        struct pawl_orphan *o = PAWL_CONTAINER(l, struct pawl_orphan, place);
-        next = l->next;
-        if (o->session == id)
-            orphan_free(o);
-    }
-}
-
-struct found {
-    uint64_t id;
-    struct pawl_core_session *session;
-};
-
-static void match(void *ctx, struct pawl_core_session *session)
-{
-    struct found *f = ctx;
-    if (pawl_core_session_id(session) == f->id)
-        f->session = session;
-}
-
-/* A detached session may have ended by its grace meanwhile: so it is looked up, which is O(n) and
- * happens once a death. */
-static void orphan_died(struct pawl_sessions *set, struct pawl_orphan *orphan)
-{
-    struct found f = { .id = orphan->session };
-    orphan_free(orphan);
-    pawl_core_session_each(set->core, match, &f);
-    if (f.session)
-        pawl_core_session_end(set->core, f.session, PAWL_END_DEAD, set->now);
 }
 
 /* --- connections ----------------------------------------------------------------------------- */
@@ -218,7 +109,7 @@ static void detach(struct pawl_session *session)
     if (session->pidfd >= 0) {
         set->io->ops->watch_remove(set->io, &session->pid_watch);
         set->files--;
-        orphan_new(set, id, session->pidfd);
+        pawl_orphan_create(set, id, session->pidfd);
         session->pidfd = -1;
     }
     pawl_session_free(session, PAWL_E_BROKER_DOWN);
@@ -316,7 +207,7 @@ static bool serve_socket(struct pawl_session *session)
             return false;
         }
     }
-    note(session); /* there may be more: the edge has passed */
+    pawl_session_note(session); /* there may be more: the edge has passed */
     return true;
 }
 
@@ -331,112 +222,6 @@ static void serve_session(struct pawl_session *session)
         return;
     if (exited && session->doom == 0)
         end(session, PAWL_END_DEAD, PAWL_E_BROKER_DOWN);
-}
-
-/* --- accepting ------------------------------------------------------------------------------- */
-
-static bool files_left(const struct pawl_sessions *set, uint32_t more)
-{
-    return set->files + more + PAWL_FILES_RESERVE <= set->limits.files_max;
-}
-
-/* The oldest greeting connection of all, or of one uid, makes room. */
-static void drop_oldest_greeting(struct pawl_sessions *set, uint32_t uid, bool any)
-{
-    for (struct pawl_list *l = set->greeting.next; l != &set->greeting; l = l->next) {
-        struct pawl_session *s = PAWL_CONTAINER(l, struct pawl_session, timer);
-        if (any || s->peer.uid == uid) {
-            pawl_session_free(s, 0);
-            return;
-        }
-    }
-}
-
-static uint32_t greeting_of_uid(const struct pawl_sessions *set, uint32_t uid)
-{
-    uint32_t n = 0;
-    for (struct pawl_list *l = set->greeting.next; l != &set->greeting; l = l->next)
-        n += PAWL_CONTAINER(l, struct pawl_session, timer)->peer.uid == uid;
-    return n;
-}
-
-static void take_connection(struct pawl_sessions *set, int fd)
-{
-    struct pawl_session *s = calloc(1, sizeof *s);
-    if (!s || pawl_peer_identify(fd, &s->peer, &s->pidfd) != 0) {
-        free(s);
-        (void)close(fd);
-        return;
-    }
-    if (greeting_of_uid(set, s->peer.uid) >= PAWL_GREETING_UID_MAX)
-        drop_oldest_greeting(set, s->peer.uid, false);
-    else if (set->greeting_count >= PAWL_GREETING_MAX)
-        drop_oldest_greeting(set, 0, true);
-    s->set = set;
-    s->fd = fd;
-    s->state = PAWL_SESSION_GREETING;
-    s->deadline = set->boot + PAWL_HANDSHAKE_NS;
-    s->readable = true;
-    pawl_list_init(&s->lanes);
-    pawl_list_init(&s->pending);
-    pawl_list_init(&s->doomed);
-    s->socket_watch =
-        (struct pawl_io_watch){ .ready = socket_ready, .fd = fd, .events = EPOLLIN | EPOLLRDHUP };
-    s->pid_watch = (struct pawl_io_watch){ .ready = pid_ready, .fd = s->pidfd, .events = EPOLLIN };
-    int rc = set->io->ops->watch_add(set->io, &s->socket_watch);
-    if (rc == 0 && s->pidfd >= 0) {
-        rc = set->io->ops->watch_add(set->io, &s->pid_watch);
-        if (rc != 0)
-            set->io->ops->watch_remove(set->io, &s->socket_watch);
-    }
-    if (rc != 0) {
-        if (s->pidfd >= 0)
-            (void)close(s->pidfd);
-        (void)close(fd);
-        free(s);
-        return;
-    }
-    set->files += s->pidfd >= 0 ? 2 : 1;
-    set->count++;
-    set->greeting_count++;
-    pawl_list_push_back(&set->all, &s->place);
-    pawl_list_push_back(&set->greeting, &s->timer);
-    note(s); /* HELLO has often come already */
-}
-
-/* No descriptor is left for one more: the spare one is given up for as long as it takes to close
- * the newcomer, who would else stay in the backlog and wake us for ever. */
-static bool refuse_with_spare(struct pawl_sessions *set)
-{
-    if (set->spare_fd < 0)
-        return false;
-    (void)close(set->spare_fd);
-    int fd = accept4(set->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
-        (void)close(fd);
-    set->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return fd >= 0;
-}
-
-static uint32_t accept_some(struct pawl_sessions *set)
-{
-    for (uint32_t i = 0; i < ACCEPTS_A_TURN; i++) {
-        int fd = accept4(set->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && refuse_with_spare(set))
-            continue;
-        if (fd < 0) {
-            set->accept_pending = false;
-            return i;
-        }
-        if (!files_left(set, 2)) {
-            (void)close(fd);
-            continue;
-        }
-        take_connection(set, fd);
-    }
-    return ACCEPTS_A_TURN;
 }
 
 /* --- turn ------------------------------------------------------------------------------------ */
@@ -468,7 +253,7 @@ uint32_t pawl_sessions_serve(struct pawl_sessions *set, struct pawl_now now, uin
     set->now = now;
     set->boot = boot;
     if (set->accept_pending)
-        n += accept_some(set);
+        n += pawl_sessions_accept(set);
     /* Only what stands here now: what asks for another round comes next turn. */
     struct pawl_list round;
     pawl_list_init(&round);
@@ -483,7 +268,7 @@ uint32_t pawl_sessions_serve(struct pawl_sessions *set, struct pawl_now now, uin
         serve_session(s);
     }
     for (; !pawl_list_empty(&set->orphans_pending); n++)
-        orphan_died(set, PAWL_CONTAINER(set->orphans_pending.next, struct pawl_orphan, pending));
+        pawl_orphan_died(PAWL_CONTAINER(set->orphans_pending.next, struct pawl_orphan, pending));
     n += expire(set);
     bury_doomed(set);
     return n + (pawl_list_empty(&set->pending) ? 0 : 1);
@@ -502,57 +287,6 @@ uint64_t pawl_sessions_next(const struct pawl_sessions *set)
 
 /* --- start and stop -------------------------------------------------------------------------- */
 
-struct recovered {
-    struct pawl_sessions *set;
-    bool same_boot;
-    uint64_t *dead;
-    uint32_t dead_count, dead_max;
-    bool no_memory;
-};
-
-static void judge(void *ctx, struct pawl_core_session *session)
-{
-    struct recovered *r = ctx;
-    const struct pawl_core_peer *peer = pawl_core_session_peer(session);
-    uint64_t id = pawl_core_session_id(session);
-    int pidfd = -1;
-    enum pawl_peer_fate fate = PAWL_PEER_DEAD;
-    if (r->same_boot)
-        fate = pawl_peer_find(peer->pid, peer->start_time, &pidfd);
-    if (fate == PAWL_PEER_ALIVE && files_left(r->set, 1)) {
-        orphan_new(r->set, id, pidfd);
-    } else if (fate == PAWL_PEER_ALIVE) {
-        (void)close(pidfd);
-    } else if (fate == PAWL_PEER_DEAD) {
-        if (r->dead_count == r->dead_max) {
-            uint32_t more = r->dead_max ? r->dead_max * 2 : 64;
-            uint64_t *dead = realloc(r->dead, more * sizeof *dead);
-            if (!dead) {
-                r->no_memory = true;
-                return;
-            }
-            r->dead = dead;
-            r->dead_max = more;
-        }
-        r->dead[r->dead_count++] = id;
-    }
-}
-
-static int judge_recovered(struct pawl_sessions *set, bool same_boot)
-{
-    struct recovered r = { .set = set, .same_boot = same_boot };
-    pawl_core_session_each(set->core, judge, &r);
-    /* Ended after the walk, which must not lose its footing. */
-    for (uint32_t i = 0; i < r.dead_count; i++) {
-        struct found f = { .id = r.dead[i] };
-        pawl_core_session_each(set->core, match, &f);
-        if (f.session)
-            pawl_core_session_end(set->core, f.session, PAWL_END_DEAD, set->now);
-    }
-    free(r.dead);
-    return r.no_memory ? -ENOMEM : 0;
-}
-
 int pawl_sessions_start(struct pawl_sessions *set, struct pawl_now now, uint64_t boot,
                         bool same_boot)
 {
@@ -566,13 +300,10 @@ int pawl_sessions_start(struct pawl_sessions *set, struct pawl_now now, uint64_t
     set->now = now;
     set->boot = boot;
     set->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int rc = judge_recovered(set, same_boot);
+    int rc = pawl_orphans_judge(set, same_boot);
     if (rc != 0)
         return rc;
-    set->listen_watch =
-        (struct pawl_io_watch){ .ready = listen_ready, .fd = set->listener->fd, .events = EPOLLIN };
-    set->accept_pending = true; /* what came between bind and now has made its edge */
-    return set->io->ops->watch_add(set->io, &set->listen_watch);
+    return pawl_sessions_listen(set);
 }
 
 void pawl_sessions_stop(struct pawl_sessions *set, int32_t reason)
@@ -582,7 +313,7 @@ void pawl_sessions_stop(struct pawl_sessions *set, int32_t reason)
     while (!pawl_list_empty(&set->all))
         pawl_session_free(PAWL_CONTAINER(set->all.next, struct pawl_session, place), reason);
     while (!pawl_list_empty(&set->orphans))
-        orphan_free(PAWL_CONTAINER(set->orphans.next, struct pawl_orphan, place));
+        pawl_orphan_free(PAWL_CONTAINER(set->orphans.next, struct pawl_orphan, place));
     if (set->spare_fd >= 0)
         (void)close(set->spare_fd);
     set->spare_fd = -1;

@@ -127,6 +127,23 @@ bool pawl_attach_packet(struct pawl_session *session, const void *packet, size_t
 void pawl_attach_refuse(struct pawl_session *session, int32_t result, const char *text);
 /* The connection that carries this session id, or NULL. */
 struct pawl_session *pawl_sessions_by_id(struct pawl_sessions *set, uint64_t id);
+/* Something is to be looked at in the next serve. */
+static inline void pawl_session_note(struct pawl_session *session)
+{
+    if (pawl_list_empty(&session->pending))
+        pawl_list_push_back(&session->set->pending, &session->pending);
+}
+/* accept.c */
+int pawl_sessions_listen(struct pawl_sessions *set);
+uint32_t pawl_sessions_accept(struct pawl_sessions *set);
+bool pawl_sessions_files_left(const struct pawl_sessions *set, uint32_t more);
+/* orphan.c. create takes the pidfd over; without memory or a watch the session just lasts its
+ * grace. died ends the session if it still exists. */
+void pawl_orphan_create(struct pawl_sessions *set, uint64_t id, int pidfd);
+void pawl_orphan_died(struct pawl_orphan *orphan);
+void pawl_orphan_free(struct pawl_orphan *orphan);
+/* Ends recovered sessions of dead processes, watches those of living ones. 0 or -ENOMEM. */
+int pawl_orphans_judge(struct pawl_sessions *set, bool same_boot);
 /* Ends the watch over a detached session's process, if there is one. */
 void pawl_sessions_forget_orphan(struct pawl_sessions *set, uint64_t id);
 /* Takes the connection away. The core's session, if any, must have been ended or detached. */
