@@ -147,6 +147,15 @@ struct sim_message *sim_model_send(struct sim *w, struct sim_op *op, uint8_t pri
 
 /* --- commands -------------------------------------------------------------------------------- */
 
+/* Is a purge under way that may end it at any moment? */
+static bool coming(const struct sim_way *way)
+{
+    for (uint32_t i = 0; i < SIM_PREDS; i++)
+        if (way->preds[i].op != 0 && way->preds[i].coming)
+            return true;
+    return false;
+}
+
 static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op)
 {
     sim_model_push(w, m);
@@ -161,6 +170,10 @@ static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op
         if (p != NULL)
             memset(p, 0, sizeof *p);
         sim_rules_decide(w, m, &way, op, &out);
+        if (coming(&way) && sim_rules_live(way.state)) {
+            sim_rules_purge(w, &way);
+            sim_rules_decide(w, m, &way, op, &out);
+        }
     }
     if (out.count == 0) {
         sim_model_dump(w, m);
@@ -686,6 +699,39 @@ static void answer_other(struct sim *w, struct sim_op *op, int32_t result, uint6
     }
 }
 
+/* All that was there when it was first decided is gone now, this way or another. */
+static void answer_purge(struct sim *w, struct sim_op *op, uint64_t value)
+{
+    uint64_t most = 0;
+    for (uint32_t s = PAWL_STATE_SCHEDULED; s <= PAWL_STATE_DEAD; s++)
+        most += op->counts->by_state[s].max;
+    SIM_CHECK(w, op->takes > 1 || value <= most, "purge of %" PRIu64 ", there were %" PRIu64, value,
+              most);
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        struct sim_message *m = w->messages[i];
+        if (m->gone || m->queue != op->queue || m->send->takes == 0)
+            continue;
+        bool before = m->send->first_index < op->first_index;
+        for (uint32_t s = m->stand_count; s-- > 0;) {
+            struct sim_set *set = &m->stands[s].set, kept = { 0 };
+            if (s + 1 < m->stand_count && m->queue->options.mode != PAWL_DURABLE)
+                break;
+            for (uint32_t j = 0; j < set->count; j++) {
+                struct sim_way way = set->ways[j];
+                struct sim_pred *p = sim_pred_find(&way, op->number);
+                if (p != NULL && sim_rules_live(way.state)) {
+                    if (!before)
+                        sim_set_add(w, &kept, &way);
+                    sim_rules_purge(w, &way);
+                }
+                sim_set_add(w, &kept, &way);
+            }
+            set_replace(set, &kept);
+        }
+        m->changed = w->index;
+    }
+}
+
 void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t value,
                       uint64_t lsn, const void *data, uint32_t bytes)
 {
@@ -715,22 +761,7 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
         SIM_CHECK(w, head.deadline != 0, "op %u: DEADLINE, it has none", op->number);
     if (op->type == PAWL_CMD_QUEUE_PURGE) {
         SIM_CHECK(w, result == PAWL_OK, "purge answered %s", pawl_strname(result));
-        if (op->takes == 1) {
-            uint64_t min = 0, max = 0;
-            for (uint32_t s = PAWL_STATE_SCHEDULED; s <= PAWL_STATE_DEAD; s++) {
-                min += op->counts->by_state[s].min;
-                max += op->counts->by_state[s].max;
-            }
-            SIM_CHECK(w, value >= min && value <= max,
-                      "purge of %" PRIu64 ", there were %" PRIu64 " to %" PRIu64, value, min, max);
-        }
-        struct answer a = { op, result, 0, false };
-        for (uint32_t i = 0; i < w->message_count; i++) {
-            struct sim_message *m = w->messages[i];
-            struct sim_set *set = m->gone ? NULL : sim_current(m);
-            if (set != NULL && set->count > 0 && sim_pred_find(&set->ways[0], op->number) != NULL)
-                sim_model_filter(w, m, keep_answer, &a, "purged");
-        }
+        answer_purge(w, op, value);
     } else if (op->type == PAWL_CMD_RECEIVE || op->type == PAWL_CMD_SUBSCRIBE) {
         answer_receive(w, op, result, value);
     } else if (op->message != NULL) {

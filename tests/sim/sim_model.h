@@ -28,6 +28,7 @@ struct sim_pred {
     uint32_t op; /* number; 0: free */
     bool record; /* it is in the log: a resubmission gets the same */
     bool any;    /* any value */
+    bool coming; /* PURGE: at any moment from its decision to its answer */
     uint32_t epoch;
     uint64_t mask; /* of results, SIM_BIT() */
     uint64_t value;
@@ -112,6 +113,8 @@ bool sim_rules_grant(struct sim *w, struct sim_message *m, const struct sim_way 
 uint64_t sim_rules_lease(const struct sim_queue *q, uint64_t lease_ns);
 uint64_t sim_rules_retention(const struct sim_queue *q);
 bool sim_rules_terminal(uint8_t state);
+bool sim_rules_live(uint8_t state);
+void sim_rules_purge(struct sim *w, struct sim_way *way);
 struct sim_pred *sim_pred_find(struct sim_way *way, uint32_t op);
 
 /* --- sim_order.c: many messages -------------------------------------------------------------- */

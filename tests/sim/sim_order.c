@@ -59,11 +59,6 @@ void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way 
 
 /* --- counts ---------------------------------------------------------------------------------- */
 
-static bool live(uint8_t state)
-{
-    return state == PAWL_STATE_READY || state == PAWL_STATE_LEASED || state == PAWL_STATE_DEAD;
-}
-
 static void add(struct sim_range *range, bool always, bool ever, uint64_t n)
 {
     range->min += always ? n : 0;
@@ -81,7 +76,7 @@ void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts
         uint32_t alive = 0, by_state[PAWL_STATE_PURGED + 1] = { 0 };
         for (uint32_t j = 0; j < set->count; j++) {
             by_state[set->ways[j].state]++;
-            alive += live(set->ways[j].state) ? 1 : 0;
+            alive += sim_rules_live(set->ways[j].state) ? 1 : 0;
         }
         for (uint32_t s = 1; s <= PAWL_STATE_PURGED; s++)
             add(&out->by_state[s], by_state[s] == set->count, by_state[s] != 0, 1);
@@ -104,7 +99,7 @@ static void used(const struct sim *w, uint64_t *memory, uint64_t *log)
         bool alive = false, any = false;
         const struct sim_set *set = sim_current(m);
         for (uint32_t j = 0; j < set->count; j++) {
-            alive = alive || live(set->ways[j].state);
+            alive = alive || sim_rules_live(set->ways[j].state);
             any = any || set->ways[j].state != PAWL_STATE_NONE;
         }
         *memory += any ? 256 : 0;

@@ -445,18 +445,33 @@ static void decide_message(struct sim *w, struct sim_message *m, const struct si
     }
 }
 
+/* A purge of many messages takes its time: until its answer each of them may still be there. */
 static void decide_purge(struct sim *w, struct sim_message *m, const struct sim_way *way,
                          struct sim_op *op, struct sim_set *out)
 {
-    bool there = way->state == PAWL_STATE_READY || way->state == PAWL_STATE_LEASED ||
-                 way->state == PAWL_STATE_DEAD;
-    struct sim_way next = *way;
-    if (there)
-        make_terminal(w, &next, PAWL_STATE_PURGED);
-    yield(w, out, next, op, SIM_BIT(PAWL_OK), true, 0, true);
-    /* Submitted again: what was sent meanwhile was only purged if the first try was lost. */
-    if (there && op->takes > 1 && way->epoch == w->epoch)
-        yield(w, out, *way, op, SIM_BIT(PAWL_OK), true, 0, true);
+    if (!sim_rules_live(way->state)) {
+        sim_set_add(w, out, way);
+        return;
+    }
+    struct sim_set coming = { 0 };
+    yield(w, &coming, *way, op, 0, true, 0, false);
+    coming.ways[0].preds[sim_pred_find(&coming.ways[0], op->number) - coming.ways[0].preds]
+        .coming = true;
+    sim_set_add(w, out, &coming.ways[0]);
+    struct sim_way purged = *way;
+    sim_rules_purge(w, &purged);
+    sim_set_add(w, out, &purged);
+    free(coming.ways);
+}
+
+bool sim_rules_live(uint8_t state)
+{
+    return state == PAWL_STATE_READY || state == PAWL_STATE_LEASED || state == PAWL_STATE_DEAD;
+}
+
+void sim_rules_purge(struct sim *w, struct sim_way *way)
+{
+    make_terminal(w, way, PAWL_STATE_PURGED);
 }
 
 void sim_rules_decide(struct sim *w, struct sim_message *m, const struct sim_way *way,
