@@ -185,7 +185,7 @@ struct sim_queue {
     uint64_t id;     /* 0: not created yet as far as anybody knows */
     struct pawl_queue_options options;
     uint64_t paused_index; /* certainly paused since; 0: not certain */
-    bool maybe_paused;
+    bool maybe_paused, ever_paused;
     struct sim_op *pausing, *creating; /* open PAUSE or RESUME; CREATE */
     uint64_t deliveries, exceptions;
     struct sim_grant *grants; /* history, newest last */
@@ -234,6 +234,7 @@ struct sim {
     uint32_t boots;
     struct pawl_now now; /* of this turn, from the engine */
     uint64_t now_boot;
+    uint64_t open_boot; /* boot time when it was last opened */
     uint64_t shift;     /* pawl time - boot time of this broker */
     int64_t lead_max;   /* largest pawl - wall of this broker, to bound time over a reboot */
     uint64_t pawl_seen; /* latest pawl time of a decision that was seen and is in the log */
@@ -242,7 +243,7 @@ struct sim {
     struct pawl_engine *engine;
     uint64_t epoch, epoch_tail, crashes, index;
     uint64_t unsealed_since;
-    bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean;
+    bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried;
     uint32_t full_clear;
     uint64_t crash_in; /* engine calls until the next crash */
     uint64_t slow_until, full_until;

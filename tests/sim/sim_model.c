@@ -167,8 +167,10 @@ static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op
             sim_set_add(w, &out, &way); /* the lane's window answers */
             continue;
         }
-        if (p != NULL)
+        if (p != NULL) {
+            sim_set_add(w, &out, &way); /* so may a refusal be, while the broker lives */
             memset(p, 0, sizeof *p);
+        }
         sim_rules_decide(w, m, &way, op, &out);
         if (coming(&way) && sim_rules_live(way.state)) {
             sim_rules_purge(w, &way);
@@ -211,7 +213,7 @@ void sim_model_take(struct sim *w, struct sim_op *op)
     case PAWL_CMD_QUEUE_PAUSE:
     case PAWL_CMD_QUEUE_RESUME:
         op->queue->paused_index = 0;
-        op->queue->maybe_paused = true;
+        op->queue->maybe_paused = op->queue->ever_paused = true;
         break;
     default:
         break;
@@ -239,7 +241,7 @@ void sim_model_durable(struct sim *w)
     uint64_t durable = pawl_log_durable(pawl_engine_log(w->engine));
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
-        while (m->stand_count > 1 && m->stands[1].pos <= durable && m->stands[1].pos != 0)
+        while (m->stand_count > 1 && m->stands[1].pos < durable && m->stands[1].pos != 0)
             drop_stand(m, 0);
     }
 }
@@ -251,7 +253,7 @@ static bool waits_on(const struct sim_lane *lane, const struct sim_queue *q)
     const struct sim_op *r = lane->receive;
     if (r == NULL || r->state == SIM_OP_QUEUED)
         return false;
-    if (r->state == SIM_OP_CLOSED && r->type != PAWL_CMD_SUBSCRIBE)
+    if (r->state != SIM_OP_TAKEN && r->type != PAWL_CMD_SUBSCRIBE)
         return false;
     for (uint32_t i = 0; i < r->queue_count; i++)
         if (r->queues[i] == q)
@@ -289,6 +291,8 @@ struct shown {
 static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
 {
     if (way->id != 0 ? way->id != d->message : d->message >> 40 != way->epoch)
+        return false;
+    if (way->wall != d->sent_wall_ns)
         return false;
     if (way->loose)
         return d->acquired >= 1;
@@ -460,6 +464,29 @@ static void set_deadline(struct sim *w, struct sim_message *m, struct sim_way *w
     way->cap_max = w->now.time + way->hold_ns;
 }
 
+/* Limits of what may be under lease: of the queue, and of a standing receive its credit. */
+static void check_leased(struct sim *w, const struct sim_queue *q, const struct sim_lane *lane,
+                         uint64_t seq)
+{
+    uint64_t of_queue = 0, of_receive = 0;
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        struct sim_message *m = w->messages[i];
+        if (m->gone || !sim_model_surely(m, PAWL_STATE_LEASED))
+            continue;
+        of_queue += m->queue == q ? 1 : 0;
+        of_receive += m->shown_handle == lane->handle && m->shown_seq == seq &&
+                              sim_current(m)->ways[0].reserve == 0
+                          ? 1
+                          : 0;
+    }
+    SIM_CHECK(w, q->options.max_inflight == 0 || of_queue <= q->options.max_inflight,
+              "G10: %" PRIu64 " messages of %s under lease, %u allowed", of_queue, q->name,
+              q->options.max_inflight);
+    const struct sim_op *r = lane->receive;
+    SIM_CHECK(w, r == NULL || r->seq != seq || of_receive <= r->max,
+              "a receive of %u holds %" PRIu64, r ? r->max : 0, of_receive);
+}
+
 void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_comp_delivery *d)
 {
     struct sim_message *m = check_content(w, lane, d);
@@ -535,6 +562,9 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     m->shown_end = lane->tail;
     m->shown_seq = d->seq;
     m->changed = w->index;
+    if (m->queue->options.mode == PAWL_DURABLE)
+        lane->client->known = true;
+    check_leased(w, m->queue, lane, d->seq);
     if (lane->receive != NULL && lane->receive->seq == d->seq) {
         lane->receive->delivered++;
         SIM_CHECK(w,
@@ -605,7 +635,8 @@ static void answer_message(struct sim *w, struct sim_op *op, int32_t result, uin
 
 static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uint64_t value)
 {
-    bool timed_out = op->stopped || w->now.time >= pawl_add_sat(op->time, op->wait_ns);
+    bool timed_out =
+        op->stopped || op->interrupted || w->now.time >= pawl_add_sat(op->time, op->wait_ns);
     switch (result) {
     case PAWL_OK:
         if (op->type == PAWL_CMD_SUBSCRIBE)
@@ -622,7 +653,7 @@ static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uin
         SIM_CHECK(w, timed_out, "G12: receive op %u: empty before its time", op->number);
         break;
     case PAWL_E_PAUSED: {
-        bool paused = false;
+        bool paused = op->interrupted;
         for (uint32_t i = 0; i < op->queue_count; i++)
             paused = paused || op->queues[i]->maybe_paused;
         SIM_CHECK(w, paused, "receive op %u: PAUSED, no queue is", op->number);
@@ -652,8 +683,8 @@ static void answer_other(struct sim *w, struct sim_op *op, int32_t result, uint6
                   op->mask == 1 ? "other" : "the same", pawl_strname(result));
         if (result == PAWL_E_EXISTS)
             break;
-        SIM_CHECK(w, result == PAWL_OK || q->id != 0 || op->resubmit || op->mask == 2,
-                  "created before it was made");
+        SIM_CHECK(w, result != PAWL_OK || q->id == 0 || op->resubmit,
+                  "G11: queue %s was made before, and now again", q->name);
         /* fallthrough */
     case PAWL_CMD_QUEUE_FIND:
         if (result < 0) {
@@ -935,7 +966,7 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
         for (uint32_t j = 0; j < set->count; j++) {
             struct sim_way way = set->ways[j];
             if (way.state != PAWL_STATE_LEASED || way.client != client->number ||
-                way.kind == PAWL_LEASE_DETACHED || way.over)
+                way.kind == PAWL_LEASE_DETACHED)
                 continue;
             enum sim_taken taken = SIM_PERHAPS_TAKEN;
             if (way.reserve != 0)
@@ -1029,6 +1060,13 @@ void sim_model_crash(struct sim *w)
     }
     for (uint32_t i = 0; i < w->lane_count; i++)
         w->lanes[i]->reserve_count = 0;
+    for (uint32_t i = 0; i < w->options.queues; i++) {
+        struct sim_queue *q = &w->queues[i];
+        if (q->options.mode == PAWL_DURABLE || !q->ever_paused)
+            continue;
+        q->paused_index = 0;
+        q->maybe_paused = true;
+    }
 }
 
 /* Leases stay and get their full time again; after a reboot they are void, uncounted. */

@@ -148,7 +148,7 @@ void sim_rules_expire(struct sim *w, struct sim_message *m, const struct sim_way
         next.from = next.to = end;
     } else {
         uint64_t step = ladder(m->queue, next.failed);
-        make_ready(w, &next, end + step - step / 10, SIM_NEVER);
+        make_ready(w, &next, end + step, SIM_NEVER);
         next.step_ns = step;
         next.fresh = true;
     }
@@ -179,7 +179,7 @@ void sim_rules_release(struct sim *w, struct sim_message *m, const struct sim_wa
         make_dead(w, &next, PAWL_DEAD_CRASHED);
     } else {
         uint64_t step = next.crashed < 2 ? 0 : SIM_S << (next.crashed - 2);
-        make_ready(w, &next, w->now.time + step - step / 10, SIM_NEVER);
+        make_ready(w, &next, w->now.time + step, SIM_NEVER);
     }
     sim_set_add(w, out, &next);
 }
@@ -296,7 +296,7 @@ static void settle(struct sim *w, struct sim_message *m, const struct sim_way *w
             make_dead(w, &next, PAWL_DEAD_FAILED);
         } else if (c->time_ns == PAWL_DELAY_LADDER) {
             uint64_t step = ladder(m->queue, next.failed);
-            make_ready(w, &next, now + step - step / 10, now + step + step / 10);
+            make_ready(w, &next, now + step, now + step + step / 10);
         } else {
             make_ready(w, &next, now + c->time_ns, now + c->time_ns);
         }
@@ -455,8 +455,8 @@ static void decide_purge(struct sim *w, struct sim_message *m, const struct sim_
     }
     struct sim_set coming = { 0 };
     yield(w, &coming, *way, op, 0, true, 0, false);
-    coming.ways[0].preds[sim_pred_find(&coming.ways[0], op->number) - coming.ways[0].preds]
-        .coming = true;
+    coming.ways[0].preds[sim_pred_find(&coming.ways[0], op->number) - coming.ways[0].preds].coming =
+        true;
     sim_set_add(w, out, &coming.ways[0]);
     struct sim_way purged = *way;
     sim_rules_purge(w, &purged);
