@@ -339,6 +339,17 @@ static int wait_dead(struct sim *s)
     return ran;
 }
 
+/* Nobody can wait for these any more, so their buffers may go: they happen now, or not at all. */
+static void forget(struct sim *s)
+{
+    while (s->flight_count > 0) {
+        struct flight *f = &s->flight[--s->flight_count];
+        if (f->kind == PAWL_IO_SIM_WRITE)
+            (void)sim_disk_write(&s->disk, f->file, f->op->data, some_pages(s, f->op->bytes),
+                                 f->op->offset);
+    }
+}
+
 static int sim_wait(struct pawl_io *io, uint64_t timeout_ns)
 {
     struct sim *s = of(io);
@@ -356,8 +367,10 @@ static int sim_wait(struct pawl_io *io, uint64_t timeout_ns)
         finish(s, f);
         ran++;
     }
-    if (ran == 0 && timeout_ns == UINT64_MAX)
+    if (ran == 0 && timeout_ns == UINT64_MAX) {
+        forget(s);
         return -EDEADLK;
+    }
     if (ran == 0)
         s->now = until;
     return ran;
@@ -569,6 +582,23 @@ void pawl_io_sim_restart(struct pawl_io *io)
     s->dead = false;
     s->at.left = 0;
 }
+
+void pawl_io_sim_do_create(struct pawl_io *io, const char *name)
+{
+    int file = sim_disk_open(&of(io)->disk, name, O_CREAT | O_EXCL);
+    PAWL_ASSERT(file >= 0);
+}
+void pawl_io_sim_do_write(struct pawl_io *io, uint32_t file, const void *data, uint64_t bytes,
+                          uint64_t offset)
+{
+    int rc = sim_disk_write(&of(io)->disk, file, data, bytes, offset);
+    PAWL_ASSERT_REL(rc, ==, 0);
+}
+void pawl_io_sim_do_flush(struct pawl_io *io, uint32_t file, uint64_t offset, uint64_t bytes)
+{
+    sim_disk_flush_range(&of(io)->disk, file, offset, bytes);
+}
+void pawl_io_sim_do_flush_names(struct pawl_io *io) { sim_disk_flush_names(&of(io)->disk); }
 
 /* --- bytes ----------------------------------------------------------------------------------- */
 

@@ -8,7 +8,8 @@
  *
  * Time: pawl_io_sim_now() is the only clock. wait(timeout) jumps to the next completion that is due
  * within the timeout, or else forward by the whole timeout; wait(0) runs only what is due now. A
- * wait without end and with nothing to come returns -EDEADLK.
+ * wait without end and with nothing to come returns -EDEADLK, and what was stuck is forgotten: done
+ * is never called, the buffer is not looked at again.
  *
  * Life of a write: submitted → (due) its bytes are taken from the caller's buffer and become
  * visible to reads → done is called. What is visible is unflushed, sector by sector, until a
@@ -103,6 +104,14 @@ void pawl_io_sim_restart(struct pawl_io *io);
 /* A copy of the files as they are now, flushed and unflushed, with a clock and faults of its own.
  */
 struct pawl_io *pawl_io_sim_clone(const struct pawl_io *io, uint64_t seed);
+
+/* Operations put on the disk directly, outside of time: to build an image from a recording. file:
+ * by order of creation. */
+void pawl_io_sim_do_create(struct pawl_io *io, const char *name);
+void pawl_io_sim_do_write(struct pawl_io *io, uint32_t file, const void *data, uint64_t bytes,
+                          uint64_t offset);
+void pawl_io_sim_do_flush(struct pawl_io *io, uint32_t file, uint64_t offset, uint64_t bytes);
+void pawl_io_sim_do_flush_names(struct pawl_io *io);
 
 /* --- bytes ----------------------------------------------------------------------------------- */
 

@@ -118,6 +118,7 @@ struct pawl_log {
     bool disk_full;
     uint64_t want, now;
 
+    struct pawl_log *abandoned; /* open.c */
     char failure[256];
 };
 #define PAWL_NONE32 UINT32_MAX

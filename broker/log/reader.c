@@ -85,8 +85,10 @@ int pawl_reader_get(struct pawl_reader *reader, uint64_t offset, uint64_t bytes,
         reader->start = offset;
         reader->have = keep;
         uint64_t at = offset + keep;
-        uint64_t want =
-            pawl_max_u64(end - at, pawl_min_u64(PAWL_READER_CHUNK, reader->capacity - keep));
+        uint64_t ahead = pawl_min_u64(PAWL_READER_CHUNK, reader->capacity - keep);
+        uint64_t file_end = pawl_align_up(reader->file_bytes, PAWL_LOG_PAGE);
+        ahead = pawl_min_u64(ahead, file_end > at ? file_end - at : 0);
+        uint64_t want = pawl_max_u64(end - at, ahead);
         int rc = fill(reader, at, want);
         if (rc == 0) {
             reader->have += want;

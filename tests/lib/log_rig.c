@@ -30,8 +30,24 @@ void rig_init(struct log_rig *rig, struct pawl_io *io, int dir)
                              .boot_ns = 5000000000ull };
     rig->lsn = calloc(RIG_RECORDS_MAX, sizeof *rig->lsn);
     rig->size = calloc(RIG_RECORDS_MAX, sizeof *rig->size);
+    rig->max = RIG_RECORDS_MAX;
     if (!rig->lsn || !rig->size)
         abort();
+}
+
+void rig_copy(struct log_rig *to, const struct log_rig *from, struct pawl_io *io, int dir)
+{
+    *to = *from;
+    to->io = io;
+    to->options.dir = dir;
+    to->log = NULL;
+    to->max = from->next + 64;
+    to->lsn = calloc(to->max, sizeof *to->lsn);
+    to->size = calloc(to->max, sizeof *to->size);
+    if (!to->lsn || !to->size)
+        abort();
+    memcpy(to->lsn, from->lsn, from->next * sizeof *to->lsn);
+    memcpy(to->size, from->size, from->next * sizeof *to->size);
 }
 
 void rig_fini(struct log_rig *rig)
@@ -68,7 +84,7 @@ int rig_replay(void *ctx, uint64_t lsn, uint16_t type, const void *body, uint32_
         rig->replayed_first = number;
     else if (number != rig->replayed_first + rig->replayed_count)
         rig->wrong = true;
-    if (number < RIG_RECORDS_MAX && rig->size[number] != 0 &&
+    if (number < rig->max && rig->size[number] != 0 &&
         (rig->size[number] != bytes || rig->lsn[number] != lsn))
         rig->wrong = true;
     rig->replayed_count++;
@@ -83,8 +99,10 @@ int rig_open(struct log_rig *rig)
     rig->options.boot_ns = rig->boot_ns;
     rig->result =
         pawl_log_open(rig->io, &rig->options, rig_replay, rig, &rig->log, &rig->info, rig->text);
+    if (rig->result == PAWL_LOG_OK && rig->replayed_count > 0)
+        rig->acked = rig->replayed_first + rig->replayed_count;
     if (rig->result == PAWL_LOG_OK)
-        rig->next = rig->replayed_first + rig->replayed_count;
+        rig->next = rig->acked; /* those after are lost, and their numbers are given again */
     return rig->result;
 }
 
@@ -96,7 +114,7 @@ void rig_close(struct log_rig *rig)
 
 bool rig_append(struct log_rig *rig, uint32_t bytes)
 {
-    if (rig->next >= RIG_RECORDS_MAX || !pawl_log_admit(rig->log, bytes + PAWL_LOG_RECORD_HEAD))
+    if (rig->next >= rig->max || !pawl_log_admit(rig->log, bytes + PAWL_LOG_RECORD_HEAD))
         return false;
     uint64_t lsn;
     void *body = pawl_log_append(rig->log, RIG_RECORD, bytes, &lsn);
@@ -114,6 +132,8 @@ void rig_seal(struct log_rig *rig)
                   rig->options.wall_ns);
 }
 
+rig_noter *rig_note;
+
 int rig_turn(struct log_rig *rig)
 {
     int rc = rig->io->ops->wait(rig->io, 1000000000);
@@ -122,6 +142,8 @@ int rig_turn(struct log_rig *rig)
     uint64_t durable = pawl_log_durable(rig->log);
     while (rig->acked < rig->next && rig->lsn[rig->acked] < durable)
         rig->acked++;
+    if (rig_note)
+        rig_note(rig);
     return rc;
 }
 
@@ -151,6 +173,70 @@ bool rig_fill(struct log_rig *rig, unsigned count, uint32_t bytes, unsigned each
             return false;
     }
     return rig_flush(rig) && rig_turn(rig) >= 0;
+}
+
+/* Seals without waiting, so that several are in flight; turns only where there is no room. */
+static bool row(struct log_rig *rig, unsigned count, uint32_t bytes)
+{
+    for (unsigned i = 0; i < count; i++) {
+        for (int turns = 0; !rig_append(rig, bytes); turns++) {
+            rig_seal(rig);
+            if (pawl_log_failed(rig->log) || turns > 100 || rig_turn(rig) < 0)
+                return false;
+        }
+        rig_seal(rig);
+    }
+    return true;
+}
+
+static void mark(struct log_rig *rig, bool clean)
+{
+    rig->boot_ns += 1000;
+    pawl_log_mark(rig->log, clean, rig->info.time_ns + (rig->boot_ns - rig->options.boot_ns),
+                  rig->boot_ns, rig->options.wall_ns);
+}
+
+static void release(struct log_rig *rig)
+{
+    while (pawl_log_oldest_segment(rig->log) + 1 < pawl_log_newest_segment(rig->log))
+        pawl_log_release_oldest(rig->log);
+}
+
+bool rig_script(struct log_rig *rig)
+{
+    release(rig);
+    if (!rig_fill(rig, 5, 100, 1) || !row(rig, 6, 3000) || !rig_flush(rig))
+        return false;
+    mark(rig, false);
+    if (!rig_flush(rig) || !rig_fill(rig, 1, rig->options.record_bytes_max, 1))
+        return false;
+    if (!row(rig, 10, 7000) || !rig_flush(rig))
+        return false;
+    release(rig);
+    if (!rig_fill(rig, 7, 50, 2) || !row(rig, 8, 9000) || !rig_flush(rig))
+        return false;
+    mark(rig, true);
+    return rig_flush(rig);
+}
+
+const char *rig_missing(const struct log_rig *rig, uint64_t acked)
+{
+    if (rig->result != PAWL_LOG_OK)
+        return "not opened";
+    if (rig->wrong)
+        return "a record has other bytes, another place or is out of order";
+    uint64_t first = rig->replayed_first, end = first + rig->replayed_count;
+    if (rig->replayed_count == 0) {
+        /* Only where every record was in segments that were given back. */
+        if (acked > 0 && rig->lsn[acked - 1] >= rig->info.oldest)
+            return "nothing was recovered";
+        return NULL;
+    }
+    if (end < acked)
+        return "an acknowledged record is missing";
+    if (first > 0 && rig->lsn[first - 1] >= rig->info.oldest)
+        return "a record at the beginning is missing";
+    return NULL;
 }
 
 void rig_settle(struct log_rig *rig)

@@ -24,6 +24,7 @@ struct log_rig {
     /* appended, and where */
     uint64_t *lsn;
     uint32_t *size;
+    uint64_t max; /* entries of both */
     /* of the last replay: numbers seen, in order */
     uint64_t replayed_first, replayed_count;
     uint64_t replay_hash;
@@ -32,11 +33,16 @@ struct log_rig {
 
 void rig_init(struct log_rig *rig, struct pawl_io *io, int dir);
 void rig_fini(struct log_rig *rig); /* closes the log, not the io */
+/* The same history on another disk; not open. */
+void rig_copy(struct log_rig *to, const struct log_rig *from, struct pawl_io *io, int dir);
 int rig_open(struct log_rig *rig);
 void rig_close(struct log_rig *rig);
 /* One record of this body size; false: no room. */
 bool rig_append(struct log_rig *rig, uint32_t bytes);
 void rig_seal(struct log_rig *rig);
+/* Called after each turn, so that a recording can note what is acknowledged by then. */
+typedef void rig_noter(struct log_rig *rig);
+extern rig_noter *rig_note;
 /* One turn: wait (up to a second of the io's time), tend, and note what is durable. */
 int rig_turn(struct log_rig *rig);
 /* Seals and turns until all that was appended is durable. False: the log failed, or it takes too
@@ -46,6 +52,13 @@ bool rig_flush(struct log_rig *rig);
 bool rig_fill(struct log_rig *rig, unsigned count, uint32_t bytes, unsigned each);
 /* Turns until a next segment is ready or nothing is going on any more. */
 void rig_settle(struct log_rig *rig);
+/* A life: records of many sizes, one at a time and in rows, a large one, segment changes, releases
+ * of the oldest segment, markers; ends cleanly. Stops early, false, if the log fails or stands
+ * still; what was acknowledged until then counts. */
+bool rig_script(struct log_rig *rig);
+/* After an open: nothing wrong, and all acknowledged records are there up to where the log begins.
+ * 0, or a text of what is missing. */
+const char *rig_missing(const struct log_rig *rig, uint64_t acked);
 /* Body of record `number`. */
 void rig_body(uint64_t number, uint8_t *body, uint32_t bytes);
 pawl_log_replay rig_replay;
