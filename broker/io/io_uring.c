@@ -29,6 +29,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "abi/atomic.h"
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/clock.h"
@@ -308,7 +309,7 @@ static int adopt(struct uring *u)
 /* One system call, or none if there is nothing to hand over and nothing can have come. */
 static int enter(struct uring *u, uint64_t timeout_ns)
 {
-    unsigned flags = __atomic_load_n(u->ring.sq.kflags, __ATOMIC_RELAXED);
+    unsigned flags = pawl_load_rlx_u32(u->ring.sq.kflags);
     bool kernel_has = flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW);
     if (timeout_ns == 0 || io_uring_cq_ready(&u->ring) || kernel_has) {
         if (!kernel_has && io_uring_sq_ready(&u->ring) == 0)

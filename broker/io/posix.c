@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "abi/atomic.h"
 #include "base/assert.h"
 #include "base/bits.h"
 #include "io/op.h"
@@ -39,7 +40,7 @@ struct posix {
     struct row todo, done;
     bool stop;
     /* the thread's own, but read by the owner when it submits: a hint, either value is right */
-    bool no_dsync;
+    uint32_t no_dsync; /* both threads: pawl_load_rlx_u32 */
 };
 
 static void row_init(struct row *row)
@@ -102,7 +103,7 @@ static int run(struct posix *p, struct pawl_io_op *op)
     while (!pawl_op_step(op, call(op), &result, &no_dsync))
         ;
     if (no_dsync)
-        __atomic_store_n(&p->no_dsync, true, __ATOMIC_RELAXED);
+        pawl_store_rlx_u32(&p->no_dsync, 1);
     return result;
 }
 
@@ -153,8 +154,7 @@ static void posix_write(struct pawl_io *io, struct pawl_io_op *op, int fd, const
                         size_t bytes, uint64_t offset, bool durable)
 {
     struct posix *p = of(io);
-    pawl_op_init_write(op, fd, data, bytes, offset, durable,
-                       !__atomic_load_n(&p->no_dsync, __ATOMIC_RELAXED));
+    pawl_op_init_write(op, fd, data, bytes, offset, durable, !pawl_load_rlx_u32(&p->no_dsync));
     submit(p, op);
 }
 

@@ -130,29 +130,28 @@ void space_free(const char *dir)
 void space_break(const char *file, const char *image)
 {
     enum { EXTENTS = 64 };
-    struct {
-        struct fiemap map;
-        struct fiemap_extent extents[EXTENTS];
-    } m;
     char top[400];
-    memset(&m, 0, sizeof m);
-    m.map.fm_length = FIEMAP_MAX_OFFSET;
-    m.map.fm_flags = FIEMAP_FLAG_SYNC;
-    m.map.fm_extent_count = EXTENTS;
+    struct fiemap *m = calloc(1, sizeof *m + EXTENTS * sizeof(struct fiemap_extent));
+    if (m == NULL)
+        harness_fail("no memory");
+    m->fm_length = FIEMAP_MAX_OFFSET;
+    m->fm_flags = FIEMAP_FLAG_SYNC;
+    m->fm_extent_count = EXTENTS;
     int fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || ioctl(fd, FS_IOC_FIEMAP, &m.map) != 0)
+    if (fd < 0 || ioctl(fd, FS_IOC_FIEMAP, m) != 0)
         harness_fail("extents of %s: %s", file, strerror(errno));
     close(fd);
     int img = open(image, O_RDWR | O_CLOEXEC);
-    if (img < 0 || m.map.fm_mapped_extents == 0)
+    if (img < 0 || m->fm_mapped_extents == 0)
         harness_fail("%s: %s", image, strerror(errno));
-    for (unsigned i = 0; i < m.map.fm_mapped_extents; i++) {
-        const struct fiemap_extent *e = &m.map.fm_extents[i];
+    for (unsigned i = 0; i < m->fm_mapped_extents; i++) {
+        const struct fiemap_extent *e = &m->fm_extents[i];
         if (fallocate(img, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)e->fe_physical,
                       (off_t)e->fe_length) != 0)
             harness_fail("punch %s: %s", image, strerror(errno));
     }
     close(img);
+    free(m);
     snprintf(top, sizeof top, "%s", image);
     *strrchr(top, '/') = '\0';
     space_fill(top);
