@@ -172,7 +172,7 @@ struct sim_client {
     struct sim_lane *lanes[SIM_LANES_MAX];
     uint32_t lane_count;
     uint64_t lazy_until, frozen_until; /* true time */
-    bool alive, admin, known;          /* known: a durable answer of its session was seen */
+    bool alive, admin, known, graced;  /* known: a durable answer of its session was seen */
     bool detached;                     /* lost its socket, the broker lives */
     uint64_t back_at;                  /* when it attaches again; true time */
 };

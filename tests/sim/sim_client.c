@@ -518,7 +518,7 @@ static void lanes_new(struct sim *w, struct sim_client *client)
 /* The broker does not know the session any more. */
 static void session_lost(struct sim *w, struct sim_client *client)
 {
-    bool grace_over = w->now.time >= client->detached_at + w->options.grace_ns;
+    bool grace_over = client->graced || w->now.time >= client->detached_at + w->options.grace_ns;
     SIM_CHECK(w, !client->known || grace_over,
               "G6: session %" PRIu64 " of client %u, whose answers were durable, is unknown",
               client->session, client->number);

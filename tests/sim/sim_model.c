@@ -975,7 +975,10 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
                 for (uint32_t l = 0; l < client->lane_count; l++)
                     if (client->lanes[l]->handle == m->shown_handle)
                         taken = m->shown_end <= client->lanes[l]->head ? SIM_TAKEN : SIM_NOT_TAKEN;
-            set->ways[j].over = true;
+            if (why != PAWL_END_GRACE)
+                set->ways[j].over = true;
+            else /* its timer may be late, and the client be back before */
+                set->ways[j].from = pawl_min_u64(way.from, w->now.time);
             sim_rules_release(w, m, &way, why, taken, set);
         }
     }

@@ -56,6 +56,14 @@ static void read_clock(struct sim *w)
     if (lead > w->lead_max)
         w->lead_max = lead;
     sim_model_time(w);
+    for (uint32_t i = 0; i < w->client_count; i++) {
+        struct sim_client *c = w->clients[i];
+        if (!c->alive || c->core != NULL || c->session == 0 || c->graced ||
+            w->now.time < c->detached_at + w->options.grace_ns)
+            continue;
+        c->graced = true;
+        sim_model_session_end(w, c, PAWL_END_GRACE, false);
+    }
 }
 
 /* Time between turns: mostly until the disk is done, now and then much more. */
@@ -390,8 +398,12 @@ static void open_broker(struct sim *w)
     w->now = pawl_engine_now(w->engine, w->now_boot, sim_wall(w));
     pawl_core_verify(pawl_engine_core(w->engine));
     sim_model_restart(w, same_boot);
-    for (uint32_t i = 0; i < w->client_count; i++)
-        w->clients[i]->detached_at = w->now.time;
+    for (uint32_t i = 0; i < w->client_count; i++) {
+        struct sim_client *c = w->clients[i];
+        c->detached_at = w->now.time;
+        if (c->alive ? c->graced : c->session != 0) /* its end may have begun before the crash */
+            sim_model_session_end(w, c, c->alive ? PAWL_END_GRACE : PAWL_END_DEAD, false);
+    }
     end_the_dead(w);
     sim_model_wrote(w);
 }
