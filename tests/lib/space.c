@@ -35,8 +35,32 @@ int space_run(const char *const argv[])
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+static struct {
+    pid_t owner;
+    char *dirs[16];
+    unsigned count;
+} mounted;
+
+/* Before the harness removes its directories. */
+static void unmount_all(void)
+{
+    if (getpid() != mounted.owner)
+        return;
+    while (mounted.count > 0)
+        (void)umount2(mounted.dirs[--mounted.count], MNT_DETACH); /* gone already: fine */
+}
+
+static void remember(const char *dir)
+{
+    if (mounted.count == sizeof mounted.dirs / sizeof mounted.dirs[0])
+        harness_fail("too many mounts");
+    mounted.dirs[mounted.count++] = harness_text("%s", dir);
+}
+
 void space_private(void)
 {
+    mounted.owner = getpid();
+    atexit(unmount_all);
     if (unshare(CLONE_NEWNS) != 0)
         harness_skip("no mount namespace of its own (%s): run it as root", strerror(errno));
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
@@ -49,6 +73,7 @@ void space_tmpfs(const char *dir, uint64_t bytes)
     snprintf(options, sizeof options, "size=%llu", (unsigned long long)bytes);
     if (mount("none", dir, "tmpfs", 0, options) != 0)
         harness_skip("mount tmpfs on %s: %s", dir, strerror(errno));
+    remember(dir);
 }
 
 void space_tmpfs_resize(const char *dir, uint64_t bytes)
@@ -79,6 +104,7 @@ void space_ext4(const char *dir, const char *image, uint64_t bytes)
     int rc = space_run(argv);
     if (rc != 0)
         harness_skip("mount -o loop ended with %d: no loop device here", rc);
+    remember(dir);
 }
 
 void space_unmount(const char *dir)

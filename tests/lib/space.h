@@ -25,7 +25,9 @@ void space_fsck(const char *image);
 void space_fill(const char *dir);
 void space_free(const char *dir); /* removes it */
 /* Makes the image unable to take writes to where this file lies: punches holes into the image
- * there, then fills the file system under the image. Later writes to the file fail with EIO. */
+ * there, then fills the file system under the image. Later direct writes to the file fail (on a
+ * tmpfs with ENOSPC, though its blocks were allocated long ago), until space_free() of the image's
+ * directory. */
 void space_break(const char *file, const char *image);
 /* Runs a program quietly; its exit code. */
 int space_run(const char *const argv[]);
