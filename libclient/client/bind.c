@@ -186,6 +186,7 @@ static void take_over(struct pawl *lane, struct pawl_mapping *m, struct pawl_rin
     lane->rung = 0;
     lane->binding++;
     lane->attachment = s->attachment;
+    lane->resumes = s->resumes;
     lane->clock_shift = s->clock_shift;
     lane->attached = true;
     lane->slow = false;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Lanes: open, close, and the row of closed ones. The protocol has no message for the end of one
- * lane, so a closed lane keeps its rings and waits in the session for the next pawl_lane_open():
- * the rings of a thread that ended serve the thread that comes. */
+/* Lanes: create, open, close. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -13,7 +12,7 @@
 #include "client/session.h"
 #include "client/text.h"
 
-#define REF_BUCKETS 1024u
+#define GIVE_BACK_NS (100 * PAWL_NS_MS)
 
 struct pawl *pawl_lane_create(struct pawl_session *session)
 {
@@ -26,8 +25,8 @@ struct pawl *pawl_lane_create(struct pawl_session *session)
         slots *= 2;
     lane->ops = calloc(slots, sizeof *lane->ops);
     lane->answers = calloc(2 * slots, sizeof *lane->answers);
-    lane->names_table = calloc(REF_BUCKETS, sizeof *lane->names_table);
-    lane->ids_table = calloc(REF_BUCKETS, sizeof *lane->ids_table);
+    lane->names_table = calloc(PAWL_REF_BUCKETS, sizeof *lane->names_table);
+    lane->ids_table = calloc(PAWL_REF_BUCKETS, sizeof *lane->ids_table);
     lane->op_mask = slots - 1;
     lane->answer_mask = 2 * slots - 1;
     lane->process = session->process;
@@ -167,19 +166,9 @@ int pawl_lane_open(struct pawl *lane, struct pawl **out)
     if (pawl_load_rlx_u64(lane->process) != lane->process_mark)
         return PAWL_E_FORKED;
     struct pawl_session *session = lane->session;
-    uint64_t until = pawl_add_sat(pawl_clock_boot(), session->options.timeout_ns);
-    if (!pawl_session_lock(session, until))
-        return PAWL_E_BROKER_DOWN;
-    struct pawl *other = session->idle;
-    if (other)
-        session->idle = other->idle;
     (void)pawl_add_seq_u32(&session->references, 1);
-    pawl_session_unlock(session);
-    int rc = PAWL_OK;
-    if (!other) {
-        other = pawl_lane_create(session);
-        rc = other ? attach_first(other, true) : PAWL_E_RESOURCE;
-    }
+    struct pawl *other = pawl_lane_create(session);
+    int rc = other ? attach_first(other, true) : PAWL_E_RESOURCE;
     if (rc != PAWL_OK) {
         pawl_thread_text(other ? other->text : "no memory for a lane");
         if (other)
@@ -187,7 +176,6 @@ int pawl_lane_open(struct pawl *lane, struct pawl **out)
         (void)pawl_add_seq_u32(&session->references, UINT32_MAX);
         return rc;
     }
-    other->idle = NULL;
     other->text[0] = '\0';
     *out = other;
     return PAWL_OK;
@@ -195,68 +183,47 @@ int pawl_lane_open(struct pawl *lane, struct pawl **out)
 
 /* --- close ----------------------------------------------------------------------------------- */
 
-/* What the lane has of messages goes back, as far as that needs no waiting: standing requests are
- * ended, and what was not handed out is released. */
-static void give_back(struct pawl *lane)
+static uint32_t anything_open(struct pawl *lane, uint64_t unused)
 {
-    pawl_receive_abandon(lane);
-    pawl_lane_publish(lane);
-    /* Submitted calls go on; nobody will ask for their answers. */
-    for (uint64_t t = lane->oldest; t != lane->next; t++) {
-        struct pawl_op *op = &lane->ops[t & lane->op_mask];
-        if (op->state == PAWL_OP_OPEN && op->kind == PAWL_OP_TICKET) {
-            op->kind = PAWL_OP_ORPHAN;
-            lane->tickets_open--;
-        }
-    }
-    lane->answer_head = lane->answer_tail;
-    lane->answers_there = 0;
-    pawl_fd_close(lane);
+    (void)unused;
+    return lane->oldest != lane->next;
 }
 
-static void close_in_child(struct pawl *lane)
+/* The end of a lane whose session goes on. What it has of messages goes back; for that there is a
+ * moment, and what is not back by then comes back when its lease ends. */
+static void close_one(struct pawl *lane, struct pawl_session *session)
 {
-    struct pawl_session *session = lane->session;
-    pawl_lane_destroy(lane, false);
-    if (pawl_add_seq_u32(&session->references, UINT32_MAX) != 0)
-        return;
-    struct pawl *next;
-    for (struct pawl *l = session->idle; l; l = next) {
-        next = l->idle;
-        pawl_lane_destroy(l, false);
+    uint64_t now = pawl_now(lane);
+    if (lane->attached && !lane->fatal && pawl_receive_abandon(lane)) {
+        pawl_lane_publish(lane);
+        (void)pawl_lane_wait(lane, anything_open, 0, now + GIVE_BACK_NS);
     }
-    pawl_session_destroy(session, false);
+    if (!pawl_session_lock(session, pawl_add_sat(now, lane->timeout_ns)))
+        return;
+    if (lane->attached && lane->attachment == session->attachment && session->socket >= 0) {
+        struct pawl_attach_watch c = { .type = PAWL_ATTACH_CLOSE, .lane = lane->number };
+        if (send(session->socket, &c, sizeof c, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof c)
+            pawl_session_drop(session); /* it does not read: the end of the socket says the same */
+    }
+    pawl_session_unlock(session);
 }
 
 void pawl_close(struct pawl *lane)
 {
     if (!lane)
         return;
-    if (pawl_load_rlx_u64(lane->process) != lane->process_mark) {
-        close_in_child(lane);
-        return;
-    }
     struct pawl_session *session = lane->session;
-    if (pawl_swap_u32(&lane->busy, 1) != 0)
-        return; /* a call runs in it: freeing it would be worse than keeping it */
-    if (pawl_add_seq_u32(&session->references, UINT32_MAX) != 0) {
-        if (lane->attached && !lane->fatal)
-            give_back(lane);
-        pawl_store_rel_u32(&lane->busy, 0);
-        if (pawl_session_lock(session, pawl_add_sat(pawl_clock_boot(), lane->timeout_ns))) {
-            lane->idle = session->idle;
-            session->idle = lane;
-            pawl_session_unlock(session);
-        }
+    bool forked = pawl_load_rlx_u64(lane->process) != lane->process_mark;
+    /* A call runs in it: to free it would be worse than to keep it. */
+    if (!forked && pawl_swap_u32(&lane->busy, 1) != 0)
         return;
-    }
-    struct pawl *next;
-    for (struct pawl *l = session->idle; l; l = next) {
-        next = l->idle;
-        pawl_lane_destroy(l, true);
-    }
-    pawl_lane_destroy(lane, true);
-    pawl_session_destroy(session, true);
+    /* The last lane ends the session instead. Two threads that close at once may both close their
+     * own first: no harm. Our reference keeps the session until the lane is gone. */
+    if (!forked && pawl_load_seq_u32(&session->references) > 1)
+        close_one(lane, session);
+    pawl_lane_destroy(lane, !forked);
+    if (pawl_add_seq_u32(&session->references, UINT32_MAX) == 0)
+        pawl_session_destroy(session, !forked);
 }
 
 /* --- inspect --------------------------------------------------------------------------------- */

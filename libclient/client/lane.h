@@ -42,6 +42,7 @@
 #define PAWL_NO_ENTRY UINT64_MAX
 #define PAWL_LANE_TEXT_BYTES 512
 #define PAWL_RETIRED_MAX 8u /* old mappings kept for deliveries that still lie in them */
+#define PAWL_REF_BUCKETS 1024u
 #define PAWL_REFS_MAX 4096u /* remembered queues; beyond, those not in use are forgotten */
 
 enum pawl_op_state { PAWL_OP_FREE, PAWL_OP_OPEN };
@@ -186,6 +187,7 @@ struct pawl {
     uint32_t retired_count;
     uint32_t number; /* of the lane; PAWL_LANE_NEW: none yet */
     uint32_t attachment, incarnation;
+    uint32_t resumes; /* of the session, when these rings were got */
     uint32_t binding; /* how often rings were got */
     uint32_t reattached;
     int64_t clock_shift; /* broker's boot clock - ours */
@@ -327,7 +329,8 @@ void pawl_queues_free(struct pawl *lane);
 
 /* --- receive (receive.c) --------------------------------------------------------------------- */
 
-/* Ends standing requests and gives back what was not handed out, without waiting. */
-void pawl_receive_abandon(struct pawl *lane);
+/* Ends standing requests and gives back what was not handed out, without waiting. True: there was
+ * something of the kind. */
+bool pawl_receive_abandon(struct pawl *lane);
 
 #endif

@@ -8,8 +8,6 @@
 #include "base/hash.h"
 #include "client/lane.h"
 
-#define REF_BUCKETS 1024u
-
 bool pawl_name_valid(const char *name)
 {
     size_t n = 0;
@@ -30,11 +28,11 @@ void pawl_queue_doubt(struct pawl *lane) { lane->names++; }
 
 static struct pawl_queue_ref **id_bucket(struct pawl *lane, uint64_t id)
 {
-    return &lane->ids_table[pawl_hash_u64(id) & (REF_BUCKETS - 1)];
+    return &lane->ids_table[pawl_hash_u64(id) & (PAWL_REF_BUCKETS - 1)];
 }
 static struct pawl_queue_ref **name_bucket(struct pawl *lane, uint64_t hash)
 {
-    return &lane->names_table[hash & (REF_BUCKETS - 1)];
+    return &lane->names_table[hash & (PAWL_REF_BUCKETS - 1)];
 }
 
 static void unlink_name(struct pawl *lane, struct pawl_queue_ref *q)
@@ -48,7 +46,7 @@ static void unlink_name(struct pawl *lane, struct pawl_queue_ref *q)
 /* Forgets the queues that nothing refers to. */
 static void forget_some(struct pawl *lane)
 {
-    for (uint32_t b = 0; b < REF_BUCKETS; b++) {
+    for (uint32_t b = 0; b < PAWL_REF_BUCKETS; b++) {
         struct pawl_queue_ref **at = &lane->ids_table[b];
         while (*at) {
             struct pawl_queue_ref *q = *at;
@@ -183,7 +181,7 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
 
 void pawl_queues_free(struct pawl *lane)
 {
-    for (uint32_t b = 0; lane->ids_table && b < REF_BUCKETS; b++)
+    for (uint32_t b = 0; lane->ids_table && b < PAWL_REF_BUCKETS; b++)
         for (struct pawl_queue_ref *q = lane->ids_table[b], *next; q; q = next) {
             next = q->by_id;
             free(q);

@@ -224,8 +224,9 @@ static int subscribe(struct pawl *lane, struct request *r)
     return PAWL_OK;
 }
 
-void pawl_receive_abandon(struct pawl *lane)
+bool pawl_receive_abandon(struct pawl *lane)
 {
+    uint64_t before = lane->next;
     (void)pawl_drain(lane);
     pawl_entries_reclaim(lane);
     for (uint64_t i = lane->entry_head; i != lane->entry_tail; i++) {
@@ -233,11 +234,12 @@ void pawl_receive_abandon(struct pawl *lane)
         if (e->state == PAWL_ENTRY_WAITING)
             unsubscribe(lane, e->queue);
     }
-    for (uint32_t b = 0; b < 1024; b++)
+    for (uint32_t b = 0; b < PAWL_REF_BUCKETS; b++)
         for (struct pawl_queue_ref *q = lane->ids_table[b]; q; q = q->by_id)
             if (q->subscription)
                 unsubscribe(lane, q);
     pawl_drain_release(lane, true);
+    return lane->next != before;
 }
 
 /* --- wait ------------------------------------------------------------------------------------ */

@@ -385,6 +385,7 @@ static int greet(struct pawl_session *s, uint64_t session, uint64_t until,
                                    .fingerprint = pawl_layout_fingerprint(),
                                    .session = session };
     if (session) {
+        s->resumes++;
         h.epoch = s->epoch;
         memcpy(h.secret, s->secret, sizeof h.secret);
     }

@@ -29,6 +29,8 @@ struct pawl_session {
     pthread_mutex_t lock;
     int socket; /* -1: detached */
     uint32_t incarnation;
+    uint32_t
+        resumes; /* HELLOs that named the session, answered or not: each fences what was before */
     uint64_t id, epoch, broker_epoch;
     uint8_t secret[16];
     int64_t clock_shift;
@@ -40,7 +42,6 @@ struct pawl_session {
     char path[PAWL_SOCKET_PATH_BYTES];
     char dir[PAWL_SOCKET_PATH_BYTES]; /* for texts; "": socket named alone */
     char text[PAWL_ATTACH_TEXT_BYTES * 2];
-    struct pawl *idle; /* closed lanes */
     const uint64_t *process;
     uint64_t process_mark;
 };

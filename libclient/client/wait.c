@@ -7,8 +7,8 @@
  *   - look on for spin_ns, yielding in every turn: a tight loop starves the kernel's worker that
  *     completes the disk write we wait for; then yield once more
  *   - announce, look, sleep (abi/wake.h)
- * Sleep is a futex wait in slices of 100 ms for a start: between slices the socket is looked at. A
- * wait that goes on takes the lane's watch socket and sleeps on that and on the socket to the
+ * Sleep is a futex wait of 20 ms, then one of 100 ms: after each the socket is looked at. A wait
+ * that goes on takes the lane's watch socket and sleeps on that and on the socket to the
  * broker together, with a long time-out: so a thousand idle lanes cost nothing, and the end of the
  * broker shows at once.
  * Failures:
@@ -31,6 +31,7 @@
 #include "client/lane.h"
 #include "client/session.h"
 
+#define SLICE_FIRST_NS (20 * PAWL_NS_MS)
 #define SLICE_NS (100 * PAWL_NS_MS)
 #define SLICE_PINNED_NS (10 * PAWL_NS_MS)
 #define LONG_SLEEP_NS (30 * PAWL_NS_S)
@@ -74,6 +75,18 @@ static void empty_watch(const struct pawl *lane)
         ;
 }
 
+/* A resume fences what the session had before. Ours, by another lane of this session, is no reason
+ * to give up; a resume that was not ours is. */
+static bool fenced_by_us(struct pawl *lane)
+{
+    struct pawl_session *s = lane->session;
+    if (!pawl_session_lock(s, pawl_now(lane) + lane->timeout_ns))
+        return true;
+    bool ours = s->resumes != lane->resumes;
+    pawl_session_unlock(s);
+    return ours;
+}
+
 /* The lane was closed by the broker: what it published before is true. */
 static int closed(struct pawl *lane)
 {
@@ -82,7 +95,7 @@ static int closed(struct pawl *lane)
     if (rc == PAWL_E_PROTOCOL)
         return rc;
     pawl_lane_detach(lane);
-    if (reason == PAWL_E_PROTOCOL || reason == PAWL_E_EPOCH) {
+    if (reason == PAWL_E_PROTOCOL || (reason == PAWL_E_EPOCH && !fenced_by_us(lane))) {
         lane->fatal = reason;
         (void)snprintf(lane->text, sizeof lane->text, "%s",
                        reason == PAWL_E_EPOCH
@@ -104,11 +117,11 @@ static bool ring_is_pinned(const struct pawl *lane)
 }
 
 /* One announced sleep. Returns OK (look again) or a fatal code. */
-static int sleep_once(struct pawl *lane, uint32_t want, uint64_t now, uint64_t until)
+static int sleep_once(struct pawl *lane, uint32_t want, bool first, uint64_t now, uint64_t until)
 {
     bool on_fds = lane->slow && lane->watch >= 0;
     bool pinned = false;
-    uint64_t limit = on_fds ? LONG_SLEEP_NS : SLICE_NS;
+    uint64_t limit = on_fds ? LONG_SLEEP_NS : first ? SLICE_FIRST_NS : SLICE_NS;
     uint32_t wake = pawl_load_acq_u32(&lane->comp_shm->wake);
     pawl_drain_release(lane, true);
     if (ring_is_pinned(lane)) {
@@ -117,10 +130,8 @@ static int sleep_once(struct pawl *lane, uint32_t want, uint64_t now, uint64_t u
     }
     lane->wait_number = (lane->wait_number + 1) & 0x3fffffff;
     lane->armed_number = 0;
-#ifndef PAWL_BUG_NO_ANNOUNCE
     pawl_wait_announce(lane->sub_shm, lane->events + want, lane->wait_number,
                        on_fds ? PAWL_WAIT_FD : PAWL_WAIT_FUTEX);
-#endif
     bool quiet = pawl_load_seq_u64(&lane->comp_shm->tail) == lane->comp.tail;
 #ifdef PAWL_BUG_NO_SECOND_LOOK
     quiet = true;
@@ -146,7 +157,7 @@ static int sleep_once(struct pawl *lane, uint32_t want, uint64_t now, uint64_t u
             return PAWL_OK;
         if (pinned)
             (void)pawl_lane_enlarge(lane, 0, lane->comp.size, until);
-        else if (lane->watch >= 0 || pawl_lane_watch(lane, until) == PAWL_OK)
+        else if (!first && (lane->watch >= 0 || pawl_lane_watch(lane, until) == PAWL_OK))
             lane->slow = true;
     }
     return PAWL_OK;
@@ -187,7 +198,7 @@ int pawl_lane_wait(struct pawl *lane, pawl_goal missing, uint64_t argument, uint
             (void)sched_yield();
             continue;
         }
-        rc = sleep_once(lane, (left + 1) / 2, now, until);
+        rc = sleep_once(lane, (left + 1) / 2, now - start < SLICE_FIRST_NS, now, until);
         if (rc != PAWL_OK)
             return rc;
     }
