@@ -279,6 +279,7 @@ static int start_sessions(struct pawld *b, char *why)
         .sessions_max = b->options.sessions_max,
         .sessions_uid_max = (b->options.sessions_max + 1) / 2,
         .files_max = pawl_machine_files(),
+        .grace_ns = b->options.session_grace_ns,
         .admin_uid = geteuid(),
     };
     s->broker_epoch = b->info.epoch;

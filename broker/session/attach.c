@@ -134,13 +134,9 @@ static bool within_limits(struct pawl_session *s)
     return true;
 }
 
-/* The older holder of a session that has just been resumed. The core has fenced it. */
+/* The older holder of a session that has just been resumed: the core has taken it from him. */
 static void fence(struct pawl_session *old)
 {
-    struct pawl_sessions *set = old->set;
-    for (struct pawl_list *l = old->lanes.next; l != &old->lanes; l = l->next)
-        pawl_core_lane_close(set->core, PAWL_CONTAINER(l, struct pawl_lane, of_session)->core,
-                             set->now);
     old->core = NULL;
     pawl_session_free(old, PAWL_E_EPOCH);
 }
@@ -257,16 +253,6 @@ static bool lane_failed(struct pawl_session *s, const struct pawl_attach_lane *a
     return refuse_lane(s, ask, PAWL_E_RESOURCE, cost, 0, text);
 }
 
-/* The old rings of a lane that gets new ones. */
-static void close_old(struct pawl_session *s, uint32_t number)
-{
-    struct pawl_lane *old = number == PAWL_LANE_NEW ? NULL : lane_by_number(s, number);
-    if (!old)
-        return;
-    pawl_core_lane_close(s->set->core, old->core, s->set->now);
-    pawl_session_close_lane(old, 0);
-}
-
 static bool open_lane(struct pawl_session *s, const struct pawl_attach_lane *ask)
 {
     struct pawl_sessions *set = s->set;
@@ -276,8 +262,9 @@ static bool open_lane(struct pawl_session *s, const struct pawl_attach_lane *ask
     int rc = pawl_lane_create(set->lanes, ask->sub_bytes, ask->comp_bytes, &lane, fds);
     if (rc != 0)
         return lane_failed(s, ask, rc, cost);
-    close_old(s, ask->lane);
+    struct pawl_lane *old = ask->lane == PAWL_LANE_NEW ? NULL : lane_by_number(s, ask->lane);
     lane->session = s;
+    lane->number = PAWL_LANE_NEW;
     pawl_list_push_back(&s->lanes, &lane->of_session);
     s->lane_count++;
     set->files++;
@@ -291,6 +278,12 @@ static bool open_lane(struct pawl_session *s, const struct pawl_attach_lane *ask
         return refuse_lane(s, ask, rc, 0, 0, pawl_strerror(rc));
     }
     lane->number = pawl_core_lane_number(lane->core);
+    if (old) {
+        /* The core's lane has moved to the new rings; what waits for the old ones is dropped, and
+         * the client submits again what it has no answer to. */
+        old->core = NULL;
+        pawl_session_close_lane(old, 0);
+    }
     write_header(lane, s, ask->window);
     struct pawl_attach_lane_ok ok = { .type = PAWL_ATTACH_LANE_OK,
                                       .result = PAWL_OK,

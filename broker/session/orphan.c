@@ -38,6 +38,7 @@ void pawl_orphan_create(struct pawl_sessions *set, uint64_t id, int pidfd)
     }
     o->set = set;
     o->session = id;
+    o->deadline = pawl_add_sat(set->boot, set->limits.grace_ns);
     o->pidfd = pidfd;
     o->watch = (struct pawl_io_watch){ .ready = orphan_ready, .fd = pidfd, .events = EPOLLIN };
     pawl_list_init(&o->pending);

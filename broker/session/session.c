@@ -102,7 +102,6 @@ static void detach(struct pawl_session *session)
     for (struct pawl_list *l = session->lanes.next; l != &session->lanes; l = l->next) {
         struct pawl_lane *lane = PAWL_CONTAINER(l, struct pawl_lane, of_session);
         pawl_core_lane_taken(set->core, lane->core, pawl_load_acq_u64(&lane->sub->taken));
-        pawl_core_lane_close(set->core, lane->core, set->now);
     }
     pawl_core_session_detach(set->core, session->core, set->now);
     session->core = NULL;
@@ -244,6 +243,12 @@ static uint32_t expire(struct pawl_sessions *set)
         else
             detach(s);
     }
+    for (; !pawl_list_empty(&set->orphans); n++) {
+        struct pawl_orphan *o = PAWL_CONTAINER(set->orphans.next, struct pawl_orphan, place);
+        if (o->deadline > set->boot)
+            break;
+        pawl_orphan_free(o);
+    }
     return n;
 }
 
@@ -282,6 +287,9 @@ uint64_t pawl_sessions_next(const struct pawl_sessions *set)
     if (!pawl_list_empty(&set->lingering))
         next = pawl_min_u64(
             next, PAWL_CONTAINER(set->lingering.next, struct pawl_session, timer)->deadline);
+    if (!pawl_list_empty(&set->orphans))
+        next = pawl_min_u64(next,
+                            PAWL_CONTAINER(set->orphans.next, struct pawl_orphan, place)->deadline);
     return next;
 }
 

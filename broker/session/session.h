@@ -17,7 +17,8 @@
  * taken can still be read. Without a pidfd (a kernel before 5.3) the end of the socket is death.
  *
  * An orphan is the pidfd of a detached session, or of one that was recovered from the log: if its
- * process dies before it comes back, the session ends at once.
+ * process dies before it comes back, the session ends at once. The core itself ends what is not
+ * back within its grace.
  *
  * Readiness is noted inside pawl_io_wait() and served in pawl_sessions_serve(), when the turn's
  * clock is known. All under the limits of struct pawl_session_limits; refusals say what to do. */
@@ -64,10 +65,11 @@ struct pawl_session {
 };
 
 struct pawl_orphan {
-    struct pawl_list place;
+    struct pawl_list place; /* in sessions->orphans, by deadline */
     struct pawl_list pending;
     struct pawl_sessions *set;
-    uint64_t session; /* id */
+    uint64_t session;  /* id */
+    uint64_t deadline; /* boot clock: its grace is over, and the core has ended it */
     int pidfd;
     struct pawl_io_watch watch;
 };
@@ -76,6 +78,7 @@ struct pawl_session_limits {
     uint32_t sessions_max;
     uint32_t sessions_uid_max; /* of one uid, but for admin_uid and root */
     uint32_t files_max;        /* descriptors in all; of them PAWL_FILES_RESERVE are kept */
+    uint64_t grace_ns;         /* as the core has it */
     uint32_t admin_uid;
     bool no_new; /* the broker is stopping */
 };
