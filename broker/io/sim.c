@@ -515,9 +515,9 @@ static enum pawl_io_sim_fate sector_by_chance(void *ctx, uint64_t index)
     return pawl_prng_below(&c->prng, MILLION) < c->keep_ppm ? PAWL_IO_SIM_KEEP : PAWL_IO_SIM_OLD;
 }
 
-static uint64_t names_by_chance(void *ctx, uint64_t count)
+static bool name_by_chance(void *ctx, uint64_t index)
 {
-    return pawl_prng_below(&((struct by_chance *)ctx)->prng, count + 1);
+    return pawl_prng_below(&((struct by_chance *)ctx)->prng, 2);
 }
 
 void pawl_io_sim_crash(struct pawl_io *io, uint64_t seed)
@@ -531,7 +531,7 @@ void pawl_io_sim_crash(struct pawl_io *io, uint64_t seed)
     c.keep_ppm = keep[pawl_prng_below(&c.prng, PAWL_COUNT(keep))];
     struct pawl_io_sim_choice choice = { .ctx = &c,
                                          .sector = sector_by_chance,
-                                         .names = names_by_chance };
+                                         .name = name_by_chance };
     pawl_io_sim_crash_by(io, &choice);
 }
 

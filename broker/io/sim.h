@@ -82,8 +82,8 @@ void pawl_io_sim_counts(const struct pawl_io *io, struct pawl_io_sim_counts *out
 
 /* --- crashes --------------------------------------------------------------------------------- */
 
-/* Power loss: each unflushed sector (of writes in flight too) is kept, lost or spoiled; unflushed
- * directory changes survive up to some point of their order. */
+/* Power loss: each unflushed sector (of writes in flight too) is kept, lost or spoiled; any of the
+ * unflushed changes of names survive. */
 void pawl_io_sim_crash(struct pawl_io *io, uint64_t seed);
 /* kill -9: what was completed stays visible (and unflushed), what is in flight happened or not. */
 void pawl_io_sim_kill(struct pawl_io *io, uint64_t seed);
@@ -94,8 +94,9 @@ struct pawl_io_sim_choice {
     void *ctx;
     /* index counts the unflushed sectors of all files in order */
     enum pawl_io_sim_fate (*sector)(void *ctx, uint64_t index);
-    /* how many of the `count` unflushed directory changes survive */
-    uint64_t (*names)(void *ctx, uint64_t count);
+    /* does this unflushed change of a name survive? In any mixture: a directory need not keep their
+     * order. */
+    bool (*name)(void *ctx, uint64_t index);
 };
 void pawl_io_sim_crash_by(struct pawl_io *io, const struct pawl_io_sim_choice *choice);
 uint64_t pawl_io_sim_unflushed(const struct pawl_io *io); /* sectors, those in flight included */

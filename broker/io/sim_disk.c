@@ -356,14 +356,15 @@ void sim_disk_crash(struct sim_disk *disk, const struct pawl_io_sim_choice *choi
                     struct pawl_io_sim_counts *counts)
 {
     struct pawl_prng prng = { random };
-    uint64_t survive = 0, index = 0;
-    if (disk->change_count > 0)
-        survive = choice->names(choice->ctx, disk->change_count);
-    PAWL_ASSERT_REL(survive, <=, disk->change_count);
-    for (uint32_t i = 0; i < survive; i++)
-        apply(&disk->disk, &disk->change[i]);
-    counts->names_kept += survive;
-    counts->names_lost += disk->change_count - survive;
+    uint64_t index = 0;
+    for (uint32_t i = 0; i < disk->change_count; i++) {
+        if (choice->name(choice->ctx, i)) {
+            apply(&disk->disk, &disk->change[i]);
+            counts->names_kept++;
+        } else {
+            counts->names_lost++;
+        }
+    }
     disk->change_count = 0;
     free(disk->seen.entry);
     names_copy(&disk->seen, &disk->disk);

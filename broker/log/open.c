@@ -301,7 +301,7 @@ static int begin_epoch(struct pawl_log *log, uint64_t time_ns, char *text)
     bool noted = pawl_log_note(log, PAWL_BLOCK_EPOCH, time_ns, o->boot_ns, o->wall_ns);
     PAWL_ASSERT(noted);
 #ifndef PAWL_BUG_EPOCH_NOT_DURABLE
-    while (log->flight_count > 0) {
+    while (log->flight_count > 0 || log->head_busy) {
         int error = log->io->ops->wait(log->io, UINT64_MAX);
         if (error < 0)
             return say(text, PAWL_LOG_FAILED, "waiting for the disk", error);
@@ -353,7 +353,7 @@ static struct pawl_log *new_log(struct pawl_io *io, const struct pawl_log_option
     /* A limit below what is there grows nothing, and gives nothing up. */
     log->slot_max = (uint32_t)pawl_max_u64(fit, r->slot_count) + 1;
     log->boot_hash = pawl_hash64(o->boot_id, sizeof o->boot_id, 0);
-    if (!allocate(log)) {
+    if (!o->read_only && !allocate(log)) {
         release(log);
         return NULL;
     }

@@ -80,13 +80,20 @@ static int missing(struct pawl_recovery *r, uint64_t segment)
 {
     r->decision = PAWL_DECIDE_DAMAGE;
     r->why = "a segment is missing";
+    /* It may be there, with a first block that nobody can know it by. */
+    char suspect[64] = "";
+    for (uint32_t i = 0; i < r->slot_count && !suspect[0]; i++) {
+        enum pawl_verdict v = r->slot[i].first;
+        char name[16];
+        pawl_slot_name(name, r->slot[i].number);
+        if (v != PAWL_VERDICT_VALID && v != PAWL_VERDICT_READY)
+            snprintf(suspect, sizeof suspect, " (%s begins with: %s)", name, pawl_verdict_name(v));
+    }
     snprintf(r->text, sizeof r->text,
              "damage: no file holds segment %" PRIu64 " (positions %" PRIu64 " to %" PRIu64
-             ") of segments %" PRIu64 " to %" PRIu64
-             "; it was durable. Nothing was changed. Put the "
-             "file back, or 'pawl log repair --accept-loss' cuts here",
-             segment, segment * r->id.segment_bytes, (segment + 1) * r->id.segment_bytes,
-             r->oldest / r->id.segment_bytes, r->newest);
+             "), which was durable%s. Nothing was changed. Put the file back, or 'pawl log repair "
+             "--accept-loss' cuts here",
+             segment, segment * r->id.segment_bytes, (segment + 1) * r->id.segment_bytes, suspect);
     return PAWL_LOG_DAMAGE;
 }
 
@@ -414,6 +421,9 @@ static int decide_tail(struct pawl_recovery *r, struct pawl_survey_slot *slot,
                  r->tail, PAWL_LOG_VERSION);
         return PAWL_LOG_CANNOT;
     default:
+        if ((evidence & PAWL_EV_HEAD_BEYOND) &&
+            (r->newest == PAWL_LOG_NONE || r->head.segment > r->newest))
+            return missing(r, r->newest == PAWL_LOG_NONE ? 0 : r->newest + 1);
         return damage_at(r, slot ? slot : &none, slot ? stop->offset : 0,
                          pawl_verdict_name(stop->verdict), row->why);
     }

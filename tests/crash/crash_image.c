@@ -62,10 +62,10 @@ static enum pawl_io_sim_fate sector_fate(void *ctx, uint64_t index)
     return keep ? PAWL_IO_SIM_KEEP : lost(s);
 }
 
-static uint64_t names_fate(void *ctx, uint64_t count)
+static bool name_fate(void *ctx, uint64_t index)
 {
     struct shape *s = ctx;
-    return s->names % (count + 1);
+    return s->names >> index % 64 & 1;
 }
 
 /* --- the disk at a point --------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static bool one_image(struct crash_images *c, const struct pawl_io *at_point, st
                       uint32_t point, uint64_t note)
 {
     struct pawl_io *image = pawl_io_sim_clone(at_point, c->seed + c->images);
-    struct pawl_io_sim_choice choice = { .ctx = shape, .sector = sector_fate, .names = names_fate };
+    struct pawl_io_sim_choice choice = { .ctx = shape, .sector = sector_fate, .name = name_fate };
     pawl_io_sim_crash_by(image, &choice);
     pawl_io_sim_restart(image);
     bool on = c->each(c->ctx, image, point, note, c->images++);

@@ -5,7 +5,7 @@
 /* From a recording: every disk that a power cut could have left (S6). For each point of the
  * recording: what was durable by then is there; of what was completed but not flushed, or in
  * flight, any subset of 512-byte sectors is there, the others have their old content, zeros or
- * garbage; of the unflushed changes of names the first k. All subsets where there are at most 12
+ * garbage; of the unflushed changes of names any. All subsets where there are at most 12
  * such sectors, else a sample with the shapes that have hurt: none, all, all but one, one, a
  * beginning, an end, random. */
 
