@@ -14,7 +14,7 @@
 
 #define GIVE_BACK_NS (100 * PAWL_NS_MS)
 
-struct pawl *pawl_lane_create(struct pawl_session *session)
+struct pawl *pawl_client_lane_create(struct pawl_session *session)
 {
     const struct pawl_options *o = &session->options;
     struct pawl *lane = calloc(1, sizeof *lane);
@@ -141,7 +141,7 @@ int pawl_open(const struct pawl_options *options, struct pawl **out)
         return rc;
     }
     session->references = 1;
-    struct pawl *lane = pawl_lane_create(session);
+    struct pawl *lane = pawl_client_lane_create(session);
     rc = lane ? attach_first(lane, !(o.flags & PAWL_OPEN_NO_WAIT)) : PAWL_E_RESOURCE;
     if (rc != PAWL_OK) {
         pawl_thread_text(lane ? lane->text : "no memory for a lane");
@@ -167,7 +167,7 @@ int pawl_lane_open(struct pawl *lane, struct pawl **out)
         return PAWL_E_FORKED;
     struct pawl_session *session = lane->session;
     (void)pawl_add_seq_u32(&session->references, 1);
-    struct pawl *other = pawl_lane_create(session);
+    struct pawl *other = pawl_client_lane_create(session);
     int rc = other ? attach_first(other, true) : PAWL_E_RESOURCE;
     if (rc != PAWL_OK) {
         pawl_thread_text(other ? other->text : "no memory for a lane");

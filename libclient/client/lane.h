@@ -312,7 +312,7 @@ bool pawl_lane_alive(struct pawl *lane);
 void pawl_lane_detach(struct pawl *lane);
 void pawl_mapping_sweep(struct pawl *lane);
 /* lane.c */
-struct pawl *pawl_lane_create(struct pawl_session *session);
+struct pawl *pawl_client_lane_create(struct pawl_session *session);
 void pawl_lane_destroy(struct pawl *lane, bool unmap);
 
 /* --- queues (names.c) ------------------------------------------------------------------------ */
@@ -324,7 +324,7 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
 struct pawl_queue_ref *pawl_queue_by_id(struct pawl *lane, uint64_t id);
 /* Numbers may have changed: ask again before the next use. */
 void pawl_queue_doubt(struct pawl *lane);
-bool pawl_name_valid(const char *name);
+bool pawl_client_name_valid(const char *name);
 void pawl_queues_free(struct pawl *lane);
 
 /* --- receive (receive.c) --------------------------------------------------------------------- */

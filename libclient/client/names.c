@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "client/lane.h"
 
-bool pawl_name_valid(const char *name)
+bool pawl_client_name_valid(const char *name)
 {
     size_t n = 0;
     if (!name)
@@ -155,7 +155,7 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
         *out = q;
         return PAWL_OK;
     }
-    if (!pawl_name_valid(name))
+    if (!pawl_client_name_valid(name))
         return pawl_call_refuse(lane, PAWL_E_INVALID,
                                 "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
     uint64_t hash = pawl_hash64(name, strlen(name), 0);

@@ -35,7 +35,7 @@ static int simple(struct pawl *lane, uint16_t type, const char *name,
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!pawl_name_valid(name))
+    if (!pawl_client_name_valid(name))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID,
                               "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
     else
@@ -89,7 +89,7 @@ int pawl_queue_purge(struct pawl *lane, const char *name, uint64_t *count)
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!pawl_name_valid(name))
+    if (!pawl_client_name_valid(name))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID,
                               "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
     else
@@ -119,7 +119,7 @@ int pawl_queue_stat(struct pawl *lane, const char *name, struct pawl_queue_stat 
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!pawl_name_valid(name))
+    if (!pawl_client_name_valid(name))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID,
                               "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
     else if (!out || !pawl_data_size_valid(out->size))
@@ -143,7 +143,7 @@ int pawl_queue_list(struct pawl *lane, const char *after, struct pawl_queue_stat
         return rc;
     if (!out || max == 0 || max > INT32_MAX || !pawl_data_size_valid(out->size))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID, "out, its size and max are needed");
-    else if (after && *after && !pawl_name_valid(after))
+    else if (after && *after && !pawl_client_name_valid(after))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID, "after is not the name of a queue");
     else
         rc = pawl_data_prepare(lane);
