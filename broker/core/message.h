@@ -4,24 +4,41 @@
 
 /* One message as the core keeps it: 96 bytes, and 4 of the table, whatever its state.
  *
- * links: in READY the list or heap of its (queue, priority) (core/ready.h); in SCHEDULED, LEASED
- * and DEAD a list of its queue by state; as a tombstone the queue's row of the done, oldest first.
- * home: the list of the log segment that holds the oldest record it still needs (copy-forward). */
+ * next, prev, child: in READY the list or heap of its (queue, priority) (core/ready.h); in
+ * SCHEDULED, LEASED and DEAD a list of its queue by state; as a tombstone the queue's row of the
+ * done, oldest first. home: the list of the log segment that holds the oldest record it still needs
+ * (copy-forward).
+ *
+ * lease: the newest lease. In LEASED it is current; afterwards it is kept until the next grant or
+ * the end, so that a late token can be judged and may still ack a message nobody has had since. It
+ * also holds the due time of a message that was given back with a delay.
+ *
+ * payload: a block of [u64 pawl time of the TTL, if PAWL_MESSAGE_TTL] key, ordering key, headers,
+ * body.
+ *
+ * A terminal message is a tombstone: payload and lease are given back and three words change their
+ * meaning: sent_wall = pawl time at which it may be forgotten, lease = pid that acknowledged it,
+ * timer = uid of the last holder. */
 
 #include <stdint.h>
 
+struct pawl_home {
+    uint32_t next, prev;
+    uint32_t segment; /* low 32 bits of its number + 1; 0: none */
+};
+
 struct pawl_core_message {
-    uint64_t id;    /* 0 */
-    uint64_t place; /* READY, LEASED: order in the queue; SCHEDULED: when it is due (pawl time) */
-    uint64_t grant; /* number of the newest grant; 0: never delivered */
-    uint64_t sent_wall;                  /* ns; tombstone: pawl time at which it may be forgotten */
-    uint32_t chain;                      /* of the id table */
-    uint32_t next, prev, child;          /* links */
-    uint32_t home_next, home_prev, home; /* home: segment number (low 32 bits) */
-    uint32_t queue;                      /* pool number */
-    uint32_t lease;   /* LEASED: pool number; DEAD: payload block of the reason */
-    uint32_t timer;   /* of the delay, or of the TTL; 0: none */
-    uint32_t payload; /* block: key, ordering key, headers, body */
+    uint64_t id;           /* 0 */
+    uint64_t place;        /* order in the queue, kept for ever; SCHEDULED first time: when due */
+    uint64_t grant;        /* number of the newest grant; 0: never delivered */
+    uint64_t sent_wall;    /* ns */
+    uint32_t chain;        /* of the id table */
+    uint32_t next, prev, child; /* links */
+    struct pawl_home home;
+    uint32_t queue; /* pool number */
+    uint32_t lease; /* pool number */
+    uint32_t timer; /* of the lease, delay or TTL: whichever its state lets come next; 0: none */
+    uint32_t payload;
     uint32_t body_bytes;
     uint16_t headers_bytes;
     uint8_t key_bytes, ordering_key_bytes;
@@ -32,8 +49,13 @@ struct pawl_core_message {
     uint16_t acquired, expired, nacked; /* counters stop at their largest value */
     uint8_t crashed, deferred;
 };
-#define PAWL_MESSAGE_PINNED 1u   /* a delivery that is not yet published needs the payload */
+#define PAWL_MESSAGE_TTL 1u      /* the payload block begins with the end of its time to live */
 #define PAWL_MESSAGE_RETURNED 2u /* in the heap of ready.h, not in the list */
+#define PAWL_MESSAGE_CHOSEN 4u   /* taken out of READY for a grant that is being decided */
+#define PAWL_MESSAGE_FORGOTTEN 8u /* out of the table; the entry is free when the last pin goes */
+/* Upper four bits: how many deliveries that are not yet published need the payload. */
+#define PAWL_MESSAGE_PIN 16u
+#define PAWL_MESSAGE_PINS 240u
 
 _Static_assert(sizeof(struct pawl_core_message) == 96, "two and a half lines for the index");
 

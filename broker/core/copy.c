@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* Copy-forward: whatever has its home in the oldest segment is written anew, in full, and moves. */
+#include "core/core_inner.h"
+
+uint64_t pawl_core_live(const struct pawl_core *core) { return core->live; }
+
+static bool fits(const struct pawl_core *core, uint64_t bytes, uint64_t *budget)
+{
+    bytes += PAWL_RECORD_HEAD;
+    if (*budget == 0 || !pawl_core_has_room(core, bytes))
+        return false;
+    *budget -= pawl_min_u64(*budget, bytes); /* the last one may go over it */
+    return true;
+}
+
+static bool copy_tombstone(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_end_rec r;
+    if (!fits(core, sizeof r, budget))
+        return false;
+    pawl_core_end_fact(core, m, &r);
+    r.flags = PAWL_RECORD_COPY;
+    r.forget = m->sent_wall;
+    r.op.extra = m->lease;
+    r.uid = m->timer;
+    uint64_t lsn;
+    memcpy(pawl_core_append(core, PAWL_RECORD_END, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+    return true;
+}
+
+static void lease_fact(const struct pawl_core *core, const struct pawl_core_message *m,
+                       struct pawl_message_rec *r)
+{
+    const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+    r->leased = 1;
+    r->random = l->random;
+    r->due = l->deadline;
+    r->lease_ns = l->lease_ns;
+    r->hold_end = l->hold_end;
+    r->seq = l->seq;
+    r->uid = l->uid;
+    r->pid = l->pid;
+    r->lane = l->lane;
+    r->kind = l->kind;
+    r->reason_bytes = l->reason_bytes;
+    if (m->state != PAWL_STATE_LEASED || l->session == 0)
+        return;
+    const struct pawl_core_session *s = pawl_core_session_at(core, l->session);
+    /* One that ends is defined by its END, which may stand before this fact. */
+    r->session = s->state == PAWL_SESSION_ENDING && s->end_logged ? 0 : s->id;
+}
+
+static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    if (pawl_core_terminal(m->state))
+        return copy_tombstone(core, n, budget);
+    struct pawl_message_rec r = {
+        .queue = pawl_core_queue_at(core, m->queue)->id,
+        .id = m->id,
+        .place = m->place,
+        .sent_wall = m->sent_wall,
+        .grant = m->grant,
+        .body_bytes = m->body_bytes,
+        .headers_bytes = m->headers_bytes,
+        .key_bytes = m->key_bytes,
+        .ordering_key_bytes = m->ordering_key_bytes,
+        .state = m->state,
+        .priority = m->priority,
+        .flags = m->flags & PAWL_MESSAGE_TTL ? PAWL_RECORD_TTL : 0,
+        .dead_reason = m->dead_reason,
+        .acquired = m->acquired,
+        .expired = m->expired,
+        .nacked = m->nacked,
+        .crashed = m->crashed,
+        .deferred = m->deferred,
+    };
+    uint32_t reason = 0;
+    if (m->lease) {
+        lease_fact(core, m, &r);
+        reason = pawl_core_lease_at(core, m->lease)->reason;
+    }
+    uint32_t payload = pawl_core_message_payload_bytes(m);
+    uint32_t bytes = (uint32_t)sizeof r + payload + r.reason_bytes;
+    if (!fits(core, bytes, budget))
+        return false;
+    uint64_t lsn;
+    uint8_t *out = pawl_core_append(core, PAWL_RECORD_MESSAGE, bytes, &lsn);
+    memcpy(out, &r, sizeof r);
+    if (payload)
+        memcpy(out + sizeof r, pawl_payload_at(&core->payload, m->payload), payload);
+    if (reason)
+        memcpy(out + sizeof r + payload, pawl_payload_at(&core->payload, reason), r.reason_bytes);
+    pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+    return true;
+}
+
+static bool copy_queue(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    struct pawl_queue_rec r;
+    if (!fits(core, sizeof r, budget))
+        return false;
+    pawl_core_queue_fact(core, pawl_core_queue_at(core, n), &r);
+    uint64_t lsn;
+    memcpy(pawl_core_append(core, PAWL_RECORD_QUEUE, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_home_set(core, PAWL_KIND_QUEUE, n, lsn);
+    return true;
+}
+
+static bool copy_session(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    struct pawl_core_session *s = pawl_core_session_at(core, n);
+    struct pawl_session_rec r;
+    if (!fits(core, sizeof r, budget))
+        return false;
+    pawl_core_session_fact(s, &r);
+    r.state = s->state == PAWL_SESSION_ENDING && s->end_logged;
+    uint64_t lsn;
+    memcpy(pawl_core_append(core, PAWL_RECORD_SESSION, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_home_set(core, PAWL_KIND_SESSION, n, lsn);
+    return true;
+}
+
+static bool kept(const struct pawl_core_lane *lane, const struct pawl_window_entry *e, uint64_t seq)
+{
+    return seq >= lane->oldest && e->seq == seq && e->state == PAWL_WINDOW_DONE && e->lsn != 0;
+}
+
+static bool copy_lane(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    struct pawl_core_lane *lane = pawl_core_lane_at(core, n);
+    struct pawl_lane_rec r = {
+        .session = pawl_core_session_at(core, lane->session)->id,
+        .lane = lane->lane,
+        .window = lane->window,
+        .seq_max = lane->seq_max,
+        .oldest = lane->oldest,
+    };
+    uint64_t first = pawl_max_u64(lane->oldest, lane->seq_max > lane->window_mask
+                                                    ? lane->seq_max - lane->window_mask
+                                                    : 1);
+    for (uint64_t seq = first; seq <= lane->seq_max; seq++)
+        r.count += kept(lane, pawl_core_lane_entry(core, lane, seq), seq);
+    uint32_t bytes = (uint32_t)(sizeof r + r.count * sizeof(struct pawl_window_rec));
+    if (!fits(core, bytes, budget))
+        return false;
+    uint64_t lsn;
+    uint8_t *out = pawl_core_append(core, PAWL_RECORD_LANE, bytes, &lsn);
+    memcpy(out, &r, sizeof r);
+    out += sizeof r;
+    for (uint64_t seq = first; seq <= lane->seq_max; seq++) {
+        const struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
+        if (!kept(lane, e, seq))
+            continue;
+        const struct pawl_window_rec w = { e->seq, e->value, e->lsn, e->result, e->flags };
+        memcpy(out, &w, sizeof w);
+        out += sizeof w;
+    }
+    lane->logged = true;
+    pawl_core_home_set(core, PAWL_KIND_LANE, n, lsn);
+    return true;
+}
+
+static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t n,
+                     uint64_t *budget)
+{
+    switch (kind) {
+    case PAWL_KIND_MESSAGE:
+        return copy_message(core, n, budget);
+    case PAWL_KIND_QUEUE:
+        return copy_queue(core, n, budget);
+    case PAWL_KIND_SESSION:
+        return copy_session(core, n, budget);
+    default:
+        return copy_lane(core, n, budget);
+    }
+}
+
+bool pawl_core_copy(struct pawl_core *core, uint64_t segment, uint64_t budget, struct pawl_now now)
+{
+    pawl_core_set_now(core, now);
+    /* Copies into the very segment would never end; the shell does not ask for its newest. */
+    PAWL_ASSERT_REL(pawl_core_appended(core) >> core->segment_shift, !=, segment);
+    struct pawl_core_home_slot *slot = pawl_core_home_slot(core, segment);
+    for (enum pawl_core_kind kind = 0; slot && kind < PAWL_KINDS; kind++) {
+        while (slot->first[kind])
+            if (!copy_one(core, kind, slot->first[kind], &budget))
+                return false;
+        slot = pawl_core_home_slot(core, segment);
+    }
+    return true;
+}

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PAWL_CORE_INNER_H
+#define PAWL_CORE_INNER_H
+
+/* The objects of the core and what its files ask of each other. Nobody outside core/ includes it.
+ *
+ *   core.c     create, destroy, the dispatcher, timers, room
+ *   queue.c    queues: options, rights, names, states of messages as lists
+ *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
+ *   session.c  sessions and their ends   lane.c  lanes, windows, answers
+ *   replay.c   records in, start         copy.c  copy-forward
+ *   effect.c   bytes of completions      inspect.c, query.c  stat, list, scan, peek, metrics
+ *   verify.c   digest and invariants
+ *
+ * States of a message and who moves it (message.c, pawl_core_message_move alone):
+ *
+ *   SCHEDULED --due--> READY --grant--> LEASED --nack, expiry, release, death--> READY | SCHEDULED
+ *   LEASED --limit, reject--> DEAD --restore--> READY
+ *   LEASED, READY, SCHEDULED --ack, ttl, cancel, purge--> tombstone --retention--> nothing */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "abi/layout.h"
+#include "base/assert.h"
+#include "base/bits.h"
+#include "base/hash.h"
+#include "core/core.h"
+#include "core/message.h"
+#include "core/payload.h"
+#include "core/pool.h"
+#include "core/ready.h"
+#include "core/record.h"
+#include "core/table.h"
+#include "core/wheel.h"
+#include "pawl.h"
+
+#define PAWL_EPOCH_SHIFT 40
+#define PAWL_NO_HANDLE UINT32_MAX
+#define PAWL_QUEUES_MAX 65536u
+#define PAWL_QUEUE_LIVE (sizeof(struct pawl_queue_rec) + PAWL_RECORD_HEAD)
+#define PAWL_TOMBSTONES_MAX 1000000u /* a queue */
+#define PAWL_RETENTION_NS_DEFAULT (600 * PAWL_NS_S)
+#define PAWL_GRANT_BATCH 32u      /* messages one GRANT record holds at most */
+#define PAWL_LOWEST_EVERY_MASK 31u /* one delivery in 32 goes to the lowest level that waits */
+
+/* Kinds of owners of timers. */
+enum pawl_core_timer { PAWL_TIMER_MESSAGE = 1, PAWL_TIMER_WAITER, PAWL_TIMER_SESSION, PAWL_TIMER_QUEUE };
+
+/* Kinds of objects with a home segment. */
+enum pawl_core_kind { PAWL_KIND_MESSAGE, PAWL_KIND_QUEUE, PAWL_KIND_SESSION, PAWL_KIND_LANE, PAWL_KINDS };
+
+/* A list of messages through next and prev; ends are 0. */
+struct pawl_core_list {
+    uint32_t first, last, count;
+};
+
+struct pawl_core_lease {
+    uint64_t random;
+    uint64_t deadline; /* LEASED: when it is over; after it: when the message is due */
+    uint64_t lease_ns, hold_end;
+    uint64_t position; /* of the delivery in the lane's ring; PAWL_POSITION_... */
+    uint64_t seq;      /* of the RECEIVE or SUBSCRIBE */
+    uint32_t message;
+    uint32_t session;    /* pool number; 0: none, or no longer */
+    uint32_t next, prev; /* leases of the session, by grant; while LEASED */
+    uint32_t waiter;     /* whose credit it uses; the waiter may be another by now (seq tells) */
+    uint32_t uid, pid;
+    uint32_t reason; /* payload block of the last nack's or reject's reason; 0: none */
+    uint16_t lane;
+    uint8_t kind;
+    uint8_t reason_bytes;
+    uint32_t reserved;
+};
+/* The time of a lease runs from its publication: until then its timer does not end it. */
+#define PAWL_POSITION_PENDING 0u
+#define PAWL_POSITION_AGAIN (UINT64_MAX - 1) /* to be emitted again as the ring has room */
+#define PAWL_POSITION_NONE UINT64_MAX /* dropped, or published by an earlier broker */
+
+struct pawl_core_queue {
+    uint64_t id;        /* 0 */
+    uint32_t chain;
+    struct pawl_home home;
+    bool known;         /* false: a placeholder that a later record must define */
+    bool paused, gone, active, sweeping;
+    uint8_t levels;     /* bit map of priorities with ready messages */
+    bool in_names;
+    uint32_t number;    /* of itself */
+    uint32_t purging;   /* purges at work: nothing is delivered */
+    uint32_t turn;      /* deliveries, for the lowest level's share */
+    uint64_t place;     /* last one given */
+    uint64_t wait_lsn;  /* what a relaxed or memory answer waits for: its own creation */
+    uint64_t gone_time;
+    /* options with the defaults put in */
+    uint64_t lease_ns, hold_ns, retention_ns, messages_max, bytes_max;
+    uint32_t message_bytes_max, inflight_max, failed_max, crashed_max;
+    struct pawl_ready ready[PAWL_PRIORITIES];
+    uint32_t ready_count;
+    struct pawl_core_list scheduled, leased, dead, done;
+    uint64_t bytes;
+    uint32_t waiting_first, waiting_last; /* waiter * 16 + slot, of those that can take now */
+    uint32_t waiting_count;               /* all that name it, served now or not */
+    uint32_t active_next;
+    uint32_t timer; /* of the oldest tombstone */
+    struct pawl_queue_counters counters;
+    char name[PAWL_NAME_BYTES_MAX + 1];
+    struct pawl_queue_options options; /* as given */
+};
+
+enum pawl_core_session_state { PAWL_SESSION_LIVE = 1, PAWL_SESSION_DETACHED, PAWL_SESSION_ENDING };
+
+struct pawl_core_session {
+    uint64_t id; /* 0 */
+    uint32_t chain;
+    struct pawl_home home;
+    bool known, logged, end_logged;
+    uint8_t state, why;
+    uint32_t number;
+    uint64_t epoch;
+    uint64_t detached_at;
+    uint8_t secret[16];
+    struct pawl_core_peer peer;
+    uint32_t leases_first, leases_last, leases_count; /* current ones */
+    uint32_t timer;                                   /* of the grace */
+    uint32_t ending_next;
+    uint32_t lanes_count;
+    uint32_t lanes[PAWL_LANES_MAX]; /* pool numbers */
+};
+
+struct pawl_window_entry {
+    uint64_t seq, value, lsn;
+    int32_t result;
+    uint8_t state; /* PAWL_WINDOW_... */
+    uint8_t flags; /* PAWL_ANSWER_... */
+    uint8_t reserved[2];
+};
+enum pawl_window_state {
+    PAWL_WINDOW_NONE,    /* not taken, or not known any more */
+    PAWL_WINDOW_PENDING, /* its answer will come */
+    PAWL_WINDOW_DONE,
+    PAWL_WINDOW_QUERY /* answered with data: asked anew */
+};
+
+struct pawl_core_lane {
+    uint64_t id; /* 0: session pool number << 8 | number + 1; for no table, to tell used entries */
+    struct pawl_home home;
+    bool known, logged, blocked;
+    uint32_t number; /* of itself in the pool */
+    uint32_t lane;   /* 0..255 */
+    uint32_t session;
+    uint32_t handle; /* PAWL_NO_HANDLE: none, nothing is emitted */
+    uint32_t comp_bytes;
+    uint64_t opened_epoch; /* session epoch when it was opened last */
+    uint64_t taken;
+    uint64_t seq_max, oldest;
+    uint32_t window_mask; /* entries - 1 */
+    uint32_t window;      /* as asked for */
+    uint32_t entries;     /* payload block */
+    uint32_t waiters;     /* first of its waiters */
+};
+
+struct pawl_core_waiter {
+    uint64_t seq;   /* 0 */
+    uint64_t end;   /* pawl time */
+    uint64_t lease_ns;
+    uint32_t lane;       /* pool number */
+    uint32_t number;     /* of itself */
+    uint32_t next, prev; /* of the lane */
+    uint32_t timer;
+    uint32_t max;  /* RECEIVE: messages; SUBSCRIBE: credit */
+    uint32_t have; /* given, or leased */
+    int32_t end_result;
+    uint32_t session, lane_number; /* whose it is, to know its leases */
+    uint8_t kind, flags, queue_count;
+    bool standing, linked, once, in_lane;
+    uint8_t reserved[1];
+    uint32_t too_big;       /* value of an E_TOO_BIG: ring bytes that its next delivery needs */
+    uint64_t wait_lsn, lsn; /* of its answer */
+    uint32_t queue[PAWL_QUEUES_A_RECEIVE_MAX]; /* pool numbers */
+    struct {
+        uint32_t next, prev; /* waiter * 16 + slot */
+    } link[PAWL_QUEUES_A_RECEIVE_MAX];
+};
+
+/* Lists of objects by home segment. */
+struct pawl_core_home_slot {
+    uint32_t first[PAWL_KINDS];
+    uint32_t segment; /* low bits + 1; 0: unused */
+    uint32_t count;
+};
+#define PAWL_HOME_SLOTS (1u << 18)
+
+/* Work in pieces: a purge. */
+struct pawl_core_purge {
+    uint64_t seq, id_max, total, lsn;
+    uint32_t lane; /* pool number; 0: its lane is gone */
+    uint32_t queue;
+    uint32_t next;
+};
+
+struct pawl_core {
+    struct pawl_core_options options;
+    struct pawl_core_port port;
+    struct pawl_budget budget;
+    uint64_t memory_sends; /* budget for sends: the rest is for what must go on */
+    struct pawl_now now;   /* newest seen */
+    bool started;
+    uint32_t segment_shift;
+    uint32_t refuse; /* enum pawl_limit for sends */
+    uint64_t next_id, next_grant;
+    uint64_t void_below; /* grants of epochs below are void: the machine was started anew */
+    uint32_t void_queue; /* pool number where looking for them goes on */
+    struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges;
+    struct pawl_table messages_by_id, queues_by_id, sessions_by_id;
+    struct pawl_payload payload;
+    struct pawl_wheel wheel;
+    uint32_t *names; /* queues in order of name */
+    uint32_t names_count;
+    struct pawl_core_home_slot *homes;
+    uint32_t active_first, active_last; /* queues to serve */
+    uint32_t ending_first;              /* sessions */
+    uint32_t purges_first, purges_last;
+    uint32_t sweeping; /* gone queues that still hold something */
+    uint64_t live;
+    uint64_t messages_live;
+    uint64_t leases_current;
+    uint64_t sends, deliveries, acks, refused;
+    bool damaged; /* a replay ran out of memory or met what cannot be */
+};
+
+/* A command while it is decided. */
+struct pawl_take {
+    struct pawl_core *core;
+    struct pawl_core_lane *lane;
+    struct pawl_core_session *session;
+    struct pawl_now now;
+    uint64_t seq;
+    uint16_t type;
+    uint16_t flags;
+    uint32_t open;
+    uint64_t deadline;
+    const void *fixed;
+    const uint8_t *variable;
+    uint32_t variable_bytes;
+};
+
+/* --- pools ----------------------------------------------------------------------------------- */
+
+static inline struct pawl_core_message *pawl_core_message_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_at(&core->messages, n);
+}
+static inline struct pawl_core_queue *pawl_core_queue_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_at(&core->queues, n);
+}
+static inline struct pawl_core_lease *pawl_core_lease_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_at(&core->leases, n);
+}
+static inline struct pawl_core_session *pawl_core_session_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_at(&core->sessions, n);
+}
+static inline struct pawl_core_lane *pawl_core_lane_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_at(&core->lanes, n);
+}
+static inline struct pawl_core_waiter *pawl_core_waiter_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_at(&core->waiters, n);
+}
+static inline bool pawl_core_terminal(uint8_t state) { return state >= PAWL_STATE_ACKED; }
+static inline uint64_t pawl_core_new_id(struct pawl_core *core)
+{
+    return core->options.epoch << PAWL_EPOCH_SHIFT | ++core->next_id;
+}
+/* Was this number ever given? Of an older epoch only its form is known. */
+bool pawl_core_id_given(const struct pawl_core *core, uint64_t id);
+
+/* --- core.c ---------------------------------------------------------------------------------- */
+
+/* Room for what must go on when sends are refused: brackets every allocation that is not a send's.
+ */
+static inline void pawl_core_memory_open(struct pawl_core *core)
+{
+    if (core->started)
+        core->budget.limit = core->options.memory_bytes;
+}
+static inline void pawl_core_memory_close(struct pawl_core *core)
+{
+    if (core->started)
+        core->budget.limit = core->memory_sends;
+}
+static inline void *pawl_core_append(struct pawl_core *core, uint16_t type, uint32_t bytes,
+                                     uint64_t *lsn)
+{
+    return core->port.append(core->port.ctx, type, bytes, lsn);
+}
+static inline uint64_t pawl_core_appended(const struct pawl_core *core)
+{
+    return core->port.appended(core->port.ctx);
+}
+static inline bool pawl_core_has_room(const struct pawl_core *core, uint64_t bytes)
+{
+    return core->port.room(core->port.ctx) >= bytes;
+}
+static inline void pawl_core_set_now(struct pawl_core *core, struct pawl_now now)
+{
+    if (now.time > core->now.time)
+        core->now.time = now.time;
+    core->now.wall = now.wall;
+}
+/* Log room for SESSION and LANE in front of a lane's first record. */
+#define PAWL_FIRST_RECORDS \
+    (sizeof(struct pawl_session_rec) + sizeof(struct pawl_lane_rec) + 2 * PAWL_RECORD_HEAD)
+
+/* --- home.c: segments ------------------------------------------------------------------------ */
+
+void pawl_core_home_set(struct pawl_core *core, enum pawl_core_kind kind, uint32_t number,
+                   uint64_t lsn); /* lsn 0: none */
+/* NULL: nothing lives there. */
+struct pawl_core_home_slot *pawl_core_home_slot(const struct pawl_core *core, uint64_t segment);
+
+/* --- message.c ------------------------------------------------------------------------------- */
+
+uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m);
+uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pawl_core_message *m);
+uint64_t pawl_core_message_due(const struct pawl_core *core, const struct pawl_core_message *m);
+bool pawl_core_message_logged(const struct pawl_core *core, const struct pawl_core_message *m);
+/* From its state to another one: lists, counts, timer. The caller has set place, lease and the
+ * like before. NONE as the old state: it is new. */
+void pawl_core_message_move(struct pawl_core *core, uint32_t number, uint8_t state);
+/* Out of the list of its state, which the next move must not look for: state is NONE after. */
+void pawl_core_message_detach(struct pawl_core *core, uint32_t number);
+/* (Re)arms or gives back its timer as the state asks. */
+void pawl_core_message_timer(struct pawl_core *core, uint32_t number);
+/* Payload and lease are given back, state is terminal. */
+void pawl_core_message_end(struct pawl_core *core, uint32_t number, uint8_t state, uint64_t forget,
+                      uint32_t pid, uint32_t uid);
+/* Out of every list and table. */
+void pawl_core_message_forget(struct pawl_core *core, uint32_t number);
+/* Out of READY for a grant that is being decided; CHOSEN is the caller's. */
+void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, uint32_t number);
+void pawl_core_ready_remove(struct pawl_core *core, struct pawl_core_queue *q, uint32_t number);
+void pawl_core_message_unpin(struct pawl_core *core, uint32_t number);
+/* Bytes of log that its fact takes. */
+uint64_t pawl_core_message_live_bytes(const struct pawl_core *core, const struct pawl_core_message *m);
+
+/* --- lease.c --------------------------------------------------------------------------------- */
+
+/* The lease is over for its session and waiter (credit); the entry stays with the message. */
+void pawl_core_lease_over(struct pawl_core *core, struct pawl_core_lease *lease);
+void pawl_core_lease_free(struct pawl_core *core, uint32_t number);
+void pawl_core_lease_link(struct pawl_core *core, uint32_t number, uint32_t session);
+void pawl_core_lease_unlink(struct pawl_core *core, uint32_t number);
+/* Is it in force at core->now? */
+bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_core_message *m);
+/* Ends it, message lives on. op NULL: not by a command. delay: UINT64_MAX ladder. Returns the lsn
+ * of the record, 0 for none. Needs PAWL_BACK_ROOM. */
+#define PAWL_BACK_ROOM                                                                     \
+    (sizeof(struct pawl_back_rec) + PAWL_REASON_BYTES_MAX + PAWL_RECORD_HEAD + 8)
+uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t message, enum pawl_back_cause cause,
+                         const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
+                         uint32_t reason_bytes);
+/* n 0: the message is not known (any more). */
+void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *rec,
+                          const uint8_t *reason, struct pawl_core_queue *q, uint32_t n);
+/* The lease is over by time: as above, as an expiry. */
+void pawl_core_lease_timer(struct pawl_core *core, uint32_t message);
+/* Writes and applies an END. */
+#define PAWL_END_ROOM (sizeof(struct pawl_end_rec) + PAWL_RECORD_HEAD)
+uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t message, uint8_t state,
+                               const struct pawl_op_rec *op, uint8_t flags);
+
+/* --- queue.c --------------------------------------------------------------------------------- */
+
+uint32_t pawl_core_queue_find_name(const struct pawl_core *core, const char *name); /* 0: none */
+uint32_t pawl_core_queue_make(struct pawl_core *core, uint64_t id);                 /* 0: no memory */
+/* The queue with this id, made as a placeholder if a replay has not seen it yet. NULL: no memory. */
+struct pawl_core_queue *pawl_core_queue_known(struct pawl_core *core, uint64_t id);
+void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_queue_options *o);
+/* May this peer do it? right: 4 receive, 2 send, 1 query. */
+#define PAWL_RIGHT_RECEIVE 4u
+#define PAWL_RIGHT_SEND 2u
+#define PAWL_RIGHT_QUERY 1u
+bool pawl_core_queue_allows(const struct pawl_core *core, const struct pawl_core_queue *q, uint32_t uid,
+                       uint32_t gid, uint32_t right);
+bool pawl_core_queue_admin(const struct pawl_core *core, const struct pawl_core_queue *q, uint32_t uid);
+/* The queue of a command, checked for the right; or *result. */
+struct pawl_core_queue *pawl_core_queue_for(struct pawl_take *t, uint64_t id, uint32_t right,
+                                       int *result);
+static inline bool pawl_core_queue_logged(const struct pawl_core_queue *q)
+{
+    return q->options.mode != PAWL_MEMORY;
+}
+static inline uint64_t pawl_core_queue_live(const struct pawl_core_queue *q)
+{
+    return (uint64_t)q->ready_count + q->scheduled.count + q->leased.count + q->dead.count;
+}
+/* What an effect of this queue waits for, now that its record (if any) is appended. */
+static inline uint64_t pawl_core_queue_wait(const struct pawl_core *core,
+                                       const struct pawl_core_queue *q)
+{
+    return q->options.mode == PAWL_DURABLE ? pawl_core_appended(core) : q->wait_lsn;
+}
+bool pawl_core_queue_sees(const struct pawl_core *core, const struct pawl_core_queue *q,
+                          const struct pawl_core_peer *peer);
+/* Position in names of the first one after this name. */
+uint32_t pawl_core_queue_after(const struct pawl_core *core, const char *name);
+void pawl_core_queue_name_remove(struct pawl_core *core, struct pawl_core_queue *q);
+void pawl_core_queue_take(struct pawl_take *t);
+void pawl_core_queue_fact(struct pawl_core *core, const struct pawl_core_queue *q,
+                     struct pawl_queue_rec *out);
+void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *rec, uint64_t lsn);
+
+/* --- purge.c --------------------------------------------------------------------------------- */
+
+/* Frees what gone queues hold; true: there is more. */
+bool pawl_core_sweep(struct pawl_core *core, uint32_t budget);
+void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q);
+bool pawl_core_purge_pump(struct pawl_core *core);
+/* ids: u64 each, wherever they lie in a record. */
+void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
+                           uint32_t count, uint64_t forget);
+/* The record at lsn is now what these tombstones need. */
+void pawl_core_purge_homes(struct pawl_core *core, const void *ids, uint32_t count, uint64_t lsn);
+/* Nothing but tombstones names a queue that is long gone. */
+void pawl_core_queue_drop_placeholder(struct pawl_core *core, struct pawl_core_queue *q);
+void pawl_core_queue_timer(struct pawl_core *core, uint32_t number);
+void pawl_core_queue_done_timer(struct pawl_core *core, struct pawl_core_queue *q);
+
+/* --- receive.c ------------------------------------------------------------------------------- */
+
+void pawl_core_receive_take(struct pawl_take *t);
+void pawl_core_receive_stop(struct pawl_take *t);
+/* Serves it in the next pump if it can be served. */
+void pawl_core_queue_wake(struct pawl_core *core, struct pawl_core_queue *q);
+void pawl_core_waiter_link(struct pawl_core *core, struct pawl_core_waiter *w);
+void pawl_core_waiter_unlink(struct pawl_core *core, struct pawl_core_waiter *w);
+/* The queue is gone: E_QUEUE_GONE to all that name it. */
+void pawl_core_waiters_gone(struct pawl_core *core, const struct pawl_core_queue *q);
+/* Ends a waiting receive with this result; a RECEIVE is answered. */
+void pawl_core_waiter_end(struct pawl_core *core, struct pawl_core_waiter *w, int result);
+void pawl_core_waiter_drop(struct pawl_core *core, struct pawl_core_waiter *w);
+void pawl_core_waiter_timer(struct pawl_core *core, uint32_t number);
+bool pawl_core_receive_pump(struct pawl_core *core);
+
+/* --- grant.c --------------------------------------------------------------------------------- */
+
+enum pawl_served {
+    PAWL_SERVED,        /* as far as there was something, and it may have more */
+    PAWL_SERVE_NOTHING, /* this queue can give nothing now */
+    PAWL_SERVE_NO_ROOM, /* in the log */
+    PAWL_SERVE_BLOCKED, /* its ring is full */
+    PAWL_SERVE_TOO_BIG  /* its ring is too small */
+};
+static inline bool pawl_core_queue_serves(const struct pawl_core_queue *q)
+{
+    return q->ready_count > 0 && !q->paused && !q->gone && q->purging == 0 &&
+           q->leased.count < q->inflight_max;
+}
+enum pawl_served pawl_core_serve(struct pawl_core *core, struct pawl_core_waiter *w,
+                                 struct pawl_core_queue *q);
+/* False: no room in the ring. */
+bool pawl_core_deliver_again(struct pawl_core *core, struct pawl_core_lane *lane,
+                             struct pawl_core_lease *lease);
+void pawl_core_grant_apply(struct pawl_core *core, uint32_t message,
+                           const struct pawl_grant_rec *rec, uint64_t grant, uint64_t random,
+                           uint32_t session, uint32_t waiter);
+
+/* --- send.c, settle.c, repair.c, query.c ----------------------------------------------------- */
+
+void pawl_core_send_take(struct pawl_take *t);
+uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *rec,
+                              struct pawl_core_queue *q, uint32_t block, uint64_t lsn);
+/* Makes or overwrites the tombstone of message n, which exists. */
+void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *rec,
+                         struct pawl_core_queue *q, uint32_t n, uint64_t lsn);
+void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_message *m,
+                        struct pawl_end_rec *out);
+void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *rec, uint32_t n);
+void pawl_core_settle_take(struct pawl_take *t);
+void pawl_core_restore_apply(struct pawl_core *core, uint32_t n);
+void pawl_core_repair_take(struct pawl_take *t);
+void pawl_core_query_take(struct pawl_take *t);
+
+/* --- session.c, lane.c ----------------------------------------------------------------------- */
+
+struct pawl_core_session *pawl_core_session_make(struct pawl_core *core, uint64_t id);
+bool pawl_core_session_pump(struct pawl_core *core);
+void pawl_core_session_timer(struct pawl_core *core, uint32_t number);
+void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_session *s);
+void pawl_core_session_free(struct pawl_core *core, struct pawl_core_session *s);
+void pawl_core_session_fact(const struct pawl_core_session *s, struct pawl_session_rec *out);
+struct pawl_core_lane *pawl_core_lane_make(struct pawl_core *core, struct pawl_core_session *s,
+                                      uint32_t number);
+/* Its handle is gone for a while: what waits stays, but is not served. */
+void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane);
+void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane);
+int pawl_core_lane_window(struct pawl_core *core, struct pawl_core_lane *lane, uint32_t window);
+struct pawl_window_entry *pawl_core_lane_entry(struct pawl_core *core, struct pawl_core_lane *lane,
+                                          uint64_t seq);
+/* Writes SESSION and LANE if the log has not seen them. Before each record of a lane's command. */
+void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane);
+uint64_t pawl_core_lane_live_bytes(const struct pawl_core_lane *lane);
+void pawl_core_lane_op(const struct pawl_core *core, const struct pawl_core_lane *lane, uint64_t seq,
+                  struct pawl_op_rec *out);
+/* The one way an answer goes out: into the window and to the lane's handle. */
+void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq, int result,
+                      uint64_t value, uint64_t lsn, uint64_t wait_lsn, uint8_t flags);
+/* A refusal or an answer that wrote nothing. */
+void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint64_t wait_lsn);
+/* An answer with data: block as pawl_core_data_buffer() gave it. */
+void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
+                           uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn);
+void pawl_core_lane_clear(struct pawl_core *core, struct pawl_core_lane *lane);
+/* What a record in the log says of a window. */
+void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op, int result,
+                       uint64_t value, uint64_t lsn, bool add);
+/* 0: no memory. bytes <= PAWL_DATA_BYTES_MAX; shrink says how many it became. */
+void pawl_core_data_shrink(struct pawl_core *core, uint32_t block, uint32_t bytes);
+uint32_t pawl_core_data_buffer(struct pawl_core *core, uint32_t bytes, uint8_t **data);
+
+
+/* --- metrics.c ------------------------------------------------------------------------------- */
+
+/* Writes the part of a text from `skip` on, as much as there is room for, and counts all of it. */
+struct pawl_core_text {
+    char *out;
+    uint64_t bytes, skip, length;
+};
+/* peer NULL: all queues; else those it may query. */
+void pawl_core_metrics_text(const struct pawl_core *core, struct pawl_core_text *text,
+                            const struct pawl_core_peer *peer);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/core_inner.h"
+
+uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m)
+{
+    return (m->flags & PAWL_MESSAGE_TTL ? 8u : 0u) + m->key_bytes + m->ordering_key_bytes +
+           m->headers_bytes + m->body_bytes;
+}
+
+uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pawl_core_message *m)
+{
+    uint64_t end = UINT64_MAX;
+    if (m->flags & PAWL_MESSAGE_TTL)
+        memcpy(&end, pawl_payload_at(&core->payload, m->payload), sizeof end);
+    return end;
+}
+
+uint64_t pawl_core_message_due(const struct pawl_core *core, const struct pawl_core_message *m)
+{
+    return m->lease ? pawl_core_lease_at(core, m->lease)->deadline : m->place;
+}
+
+bool pawl_core_message_logged(const struct pawl_core *core, const struct pawl_core_message *m)
+{
+    return pawl_core_queue_logged(pawl_core_queue_at(core, m->queue));
+}
+
+uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
+                                      const struct pawl_core_message *m)
+{
+    if (!pawl_core_message_logged(core, m))
+        return 0;
+    if (pawl_core_terminal(m->state))
+        return PAWL_END_ROOM;
+    /* The reason is counted at its largest only while there can be one. */
+    uint64_t reason = m->nacked || m->dead_reason ? PAWL_REASON_BYTES_MAX : 0;
+    return sizeof(struct pawl_message_rec) + PAWL_RECORD_HEAD + reason +
+           pawl_core_message_payload_bytes(m);
+}
+
+/* --- lists ----------------------------------------------------------------------------------- */
+
+static void list_push(struct pawl_core *core, struct pawl_core_list *l, uint32_t n)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    m->next = 0;
+    m->prev = l->last;
+    if (l->last)
+        pawl_core_message_at(core, l->last)->next = n;
+    else
+        l->first = n;
+    l->last = n;
+    l->count++;
+}
+
+static void list_remove(struct pawl_core *core, struct pawl_core_list *l, uint32_t n)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    if (m->prev)
+        pawl_core_message_at(core, m->prev)->next = m->next;
+    else
+        l->first = m->next;
+    if (m->next)
+        pawl_core_message_at(core, m->next)->prev = m->prev;
+    else
+        l->last = m->prev;
+    m->next = m->prev = 0;
+    l->count--;
+}
+
+static struct pawl_core_list *list_of(struct pawl_core_queue *q, uint8_t state)
+{
+    switch (state) {
+    case PAWL_STATE_SCHEDULED:
+        return &q->scheduled;
+    case PAWL_STATE_LEASED:
+        return &q->leased;
+    case PAWL_STATE_DEAD:
+        return &q->dead;
+    default:
+        PAWL_ASSERT(pawl_core_terminal(state));
+        return &q->done;
+    }
+}
+
+static void leave(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                  struct pawl_core_message *m)
+{
+    if (m->state == PAWL_STATE_READY) {
+        if (m->flags & PAWL_MESSAGE_CHOSEN) {
+            m->flags &= (uint8_t)~PAWL_MESSAGE_CHOSEN;
+            return;
+        }
+        pawl_core_ready_remove(core, q, n);
+    } else {
+        list_remove(core, list_of(q, m->state), n);
+        if (m->state == PAWL_STATE_LEASED)
+            core->leases_current--;
+    }
+}
+
+void pawl_core_ready_remove(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n)
+{
+    uint8_t level = pawl_core_message_at(core, n)->priority;
+    pawl_ready_remove(&q->ready[level], &core->messages, n);
+    q->ready_count--;
+    if (q->ready[level].count == 0)
+        q->levels &= (uint8_t)~(1u << level);
+}
+
+void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n)
+{
+    uint8_t level = pawl_core_message_at(core, n)->priority;
+    pawl_ready_insert(&q->ready[level], &core->messages, n);
+    q->ready_count++;
+    q->levels |= (uint8_t)(1u << level);
+}
+
+static void enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                  struct pawl_core_message *m)
+{
+    if (m->state == PAWL_STATE_READY) {
+        pawl_core_ready_insert(core, q, n);
+        if (q->waiting_first)
+            pawl_core_queue_wake(core, q);
+        return;
+    }
+    list_push(core, list_of(q, m->state), n);
+    if (m->state == PAWL_STATE_LEASED)
+        core->leases_current++;
+}
+
+void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    if (!core->started || pawl_core_terminal(m->state))
+        return;
+    uint64_t due = UINT64_MAX;
+    if (m->state == PAWL_STATE_LEASED) {
+        due = pawl_core_lease_at(core, m->lease)->deadline;
+    } else if (m->state == PAWL_STATE_SCHEDULED) {
+        due = pawl_min_u64(pawl_core_message_due(core, m), pawl_core_message_ttl_end(core, m));
+    } else if (m->state == PAWL_STATE_READY) {
+        due = pawl_core_message_ttl_end(core, m);
+    }
+    if (due == UINT64_MAX) {
+        pawl_timer_destroy(&core->wheel, m->timer);
+        m->timer = 0;
+        return;
+    }
+    /* Those that decide have made sure of one: see the callers of pawl_pool_ready. */
+    if (m->timer == 0) {
+        m->timer = pawl_timer_create(&core->wheel, PAWL_TIMER_MESSAGE, n);
+        PAWL_ASSERT(m->timer != 0);
+    }
+    pawl_timer_arm(&core->wheel, m->timer, due);
+}
+
+void pawl_core_message_move(struct pawl_core *core, uint32_t n, uint8_t state)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    uint8_t old = m->state;
+    if (old == PAWL_STATE_NONE)
+        core->messages_live++;
+    else
+        leave(core, q, n, m);
+    m->state = state;
+    enter(core, q, n, m);
+    if (old == PAWL_STATE_LEASED && q->waiting_first)
+        pawl_core_queue_wake(core, q); /* one less in flight */
+    pawl_core_message_timer(core, n);
+}
+
+void pawl_core_message_detach(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    leave(core, pawl_core_queue_at(core, m->queue), n, m);
+    m->state = PAWL_STATE_NONE;
+    core->messages_live--;
+}
+
+/* --- ends ------------------------------------------------------------------------------------ */
+
+static void payload_free(struct pawl_core *core, struct pawl_core_message *m)
+{
+    pawl_payload_give(&core->payload, m->payload, pawl_core_message_payload_bytes(m));
+    m->payload = 0;
+    m->flags &= (uint8_t)~PAWL_MESSAGE_TTL;
+}
+
+void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, uint64_t forget,
+                           uint32_t pid, uint32_t uid)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    uint64_t before = 0;
+    if (m->state == PAWL_STATE_NONE) {
+        core->messages_live++; /* balanced below: a tombstone is not live */
+    } else {
+        before = pawl_core_message_live_bytes(core, m);
+        q->bytes -= pawl_core_message_payload_bytes(m);
+        leave(core, q, n, m);
+        if (m->state == PAWL_STATE_LEASED && q->waiting_first)
+            pawl_core_queue_wake(core, q);
+    }
+    if (m->lease) {
+        pawl_core_lease_over(core, pawl_core_lease_at(core, m->lease));
+        pawl_core_lease_free(core, m->lease);
+    }
+    pawl_timer_destroy(&core->wheel, m->timer);
+    m->state = state;
+    m->sent_wall = forget;
+    m->lease = pid;
+    m->timer = uid;
+    if (!(m->flags & PAWL_MESSAGE_PINS) && m->payload)
+        payload_free(core, m);
+    enter(core, q, n, m);
+    core->messages_live--;
+    core->live += pawl_core_message_live_bytes(core, m) - before;
+    pawl_core_queue_done_timer(core, q);
+}
+
+void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    core->live -= pawl_core_message_live_bytes(core, m);
+    leave(core, q, n, m);
+    if (!pawl_core_terminal(m->state)) {
+        core->messages_live--;
+        q->bytes -= pawl_core_message_payload_bytes(m);
+        if (m->lease) {
+            pawl_core_lease_over(core, pawl_core_lease_at(core, m->lease));
+            pawl_core_lease_free(core, m->lease);
+        }
+        pawl_timer_destroy(&core->wheel, m->timer);
+    }
+    m->lease = m->timer = 0;
+    pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, 0);
+    pawl_table_remove(&core->messages_by_id, m->id, n);
+    m->state = PAWL_STATE_NONE;
+    if (m->flags & PAWL_MESSAGE_PINS) {
+        m->flags |= PAWL_MESSAGE_FORGOTTEN;
+        return;
+    }
+    if (m->payload)
+        payload_free(core, m);
+    pawl_pool_give(&core->messages, n);
+}
+
+void pawl_core_message_unpin(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    PAWL_ASSERT_REL(m->flags & PAWL_MESSAGE_PINS, !=, 0);
+    m->flags = (uint8_t)(m->flags - PAWL_MESSAGE_PIN);
+    if (m->flags & PAWL_MESSAGE_PINS)
+        return;
+    if (m->flags & PAWL_MESSAGE_FORGOTTEN) {
+        if (m->payload)
+            payload_free(core, m);
+        m->flags = 0;
+        pawl_pool_give(&core->messages, n);
+    } else if (pawl_core_terminal(m->state) && m->payload) {
+        payload_free(core, m);
+    } else if (m->state == PAWL_STATE_READY) {
+        /* One with too many pins was passed over. */
+        pawl_core_queue_wake(core, pawl_core_queue_at(core, m->queue));
+    }
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/* Many messages at once, in pieces: purge, drop, and the forgetting of tombstones.
+ *
+ *   purge     all that the queue held when the command was taken (ids up to its last one), in PURGE
+ *             records that name up to PIECE messages each; nothing is delivered meanwhile; answered
+ *             with the last piece. A crash between leaves some purged; the command is submitted
+ *             again and takes the rest.
+ *   drop      the QUEUE record says all. What the queue holds is freed afterwards without records:
+ *             nobody can see it any more. A message under lease becomes a tombstone, for its token.
+ *   forget    a timer a queue, at the time of the oldest tombstone; and at once above the limit
+ */
+#include "core/core_inner.h"
+
+#define PIECE 256u
+#define FORGET_A_TURN 256u
+
+/* --- purge ----------------------------------------------------------------------------------- */
+
+struct piece {
+    uint64_t ids[PIECE];
+    uint32_t count;
+    uint64_t id_max;
+};
+
+static void add(struct pawl_core *core, struct piece *p, uint32_t n)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    if (m->id <= p->id_max)
+        p->ids[p->count++] = m->id;
+}
+
+static void gather_list(struct pawl_core *core, struct piece *p, const struct pawl_core_list *l)
+{
+    for (uint32_t n = l->first; n != 0 && p->count < PIECE;
+         n = pawl_core_message_at(core, n)->next)
+        add(core, p, n);
+}
+
+/* The order of READY cannot be walked, only taken from the front: what is not wanted is put back.
+ */
+static void gather_ready(struct pawl_core *core, struct piece *p, struct pawl_core_queue *q,
+                         uint32_t level)
+{
+    uint32_t back = 0;
+    while (q->ready[level].count > 0 && p->count < PIECE) {
+        uint32_t n = pawl_ready_first(&q->ready[level], &core->messages);
+        struct pawl_core_message *m = pawl_core_message_at(core, n);
+        pawl_core_ready_remove(core, q, n);
+        m->next = back;
+        back = n;
+        add(core, p, n);
+    }
+    while (back) {
+        uint32_t n = back;
+        back = pawl_core_message_at(core, n)->next;
+        pawl_core_ready_insert(core, q, n);
+    }
+}
+
+void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
+                           uint32_t count, uint64_t forget)
+{
+    q->counters.purged += count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t id;
+        memcpy(&id, (const uint8_t *)ids + i * sizeof id, sizeof id);
+        uint32_t n = pawl_table_find(&core->messages_by_id, id);
+        struct pawl_core_message *m = n ? pawl_core_message_at(core, n) : NULL;
+        if (!m || pawl_core_terminal(m->state))
+            continue;
+        uint32_t uid = m->lease ? pawl_core_lease_at(core, m->lease)->uid : 0;
+        pawl_core_message_end(core, n, PAWL_STATE_PURGED, forget, 0, uid);
+    }
+}
+
+/* One piece. 0: no room; else the number of messages + 1. */
+static uint32_t purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
+{
+    struct pawl_core_queue *q = pawl_core_queue_at(core, job->queue);
+    struct piece p = { .id_max = job->id_max };
+    bool logged = pawl_core_queue_logged(q);
+    if (logged && !pawl_core_has_room(core, PAWL_FIRST_RECORDS + sizeof(struct pawl_purge_rec) +
+                                                sizeof p.ids + PAWL_RECORD_HEAD))
+        return 0;
+    gather_list(core, &p, &q->leased);
+    gather_list(core, &p, &q->scheduled);
+    gather_list(core, &p, &q->dead);
+    for (uint32_t i = 0; i < PAWL_PRIORITIES; i++)
+        gather_ready(core, &p, q, i);
+    if (p.count == 0)
+        return 1;
+    job->total += p.count;
+    uint64_t forget = pawl_add_sat(core->now.time, q->retention_ns);
+    if (logged) {
+        struct pawl_purge_rec r = { .queue = q->id, .forget = forget, .total = job->total };
+        if (job->lane) {
+            struct pawl_core_lane *lane = pawl_core_lane_at(core, job->lane);
+            pawl_core_lane_log(core, lane);
+            pawl_core_lane_op(core, lane, job->seq, &r.op);
+        }
+        r.op.extra = p.count;
+        uint32_t ids_bytes = p.count * (uint32_t)sizeof p.ids[0];
+        uint8_t *out = pawl_core_append(core, PAWL_RECORD_PURGE, (uint32_t)sizeof r + ids_bytes,
+                                        &job->lsn);
+        memcpy(out, &r, sizeof r);
+        memcpy(out + sizeof r, p.ids, ids_bytes);
+    }
+    pawl_core_purge_apply(core, q, p.ids, p.count, forget);
+    /* A tombstone needs the record that made it. */
+    pawl_core_purge_homes(core, p.ids, p.count, job->lsn);
+    return p.count + 1;
+}
+
+void pawl_core_purge_homes(struct pawl_core *core, const void *ids, uint32_t count, uint64_t lsn)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t id;
+        memcpy(&id, (const uint8_t *)ids + i * sizeof id, sizeof id);
+        uint32_t n = pawl_table_find(&core->messages_by_id, id);
+        if (n && pawl_core_message_at(core, n)->state == PAWL_STATE_PURGED)
+            pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+    }
+}
+
+/* True: it is done and answered. */
+static bool purge_run(struct pawl_core *core, struct pawl_core_purge *job)
+{
+    struct pawl_core_queue *q = pawl_core_queue_at(core, job->queue);
+    int result = PAWL_OK;
+    if (q->gone) {
+        result = PAWL_E_QUEUE_GONE;
+    } else {
+        uint32_t n;
+        while ((n = purge_piece(core, job)) > 1)
+            ;
+        if (n == 0)
+            return false;
+    }
+    q->purging--;
+    if (job->lane)
+        pawl_core_lane_answer(core, pawl_core_lane_at(core, job->lane), job->seq, result,
+                              result == PAWL_OK ? job->total : 0, job->lsn,
+                              pawl_core_queue_wait(core, q), 0);
+    pawl_core_queue_wake(core, q);
+    return true;
+}
+
+void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q)
+{
+    struct pawl_core *core = t->core;
+    struct pawl_core_purge job = {
+        .seq = t->seq,
+        .id_max = core->options.epoch << PAWL_EPOCH_SHIFT | core->next_id,
+        .lane = t->lane->number,
+        .queue = q->number,
+    };
+    q->purging++;
+    if (purge_run(core, &job))
+        return;
+    pawl_core_memory_open(core);
+    uint32_t n = pawl_pool_take(&core->purges);
+    pawl_core_memory_close(core);
+    if (n == 0) {
+        q->purging--;
+        pawl_core_take_answer(t, PAWL_E_FULL, PAWL_LIMIT_MEMORY, pawl_core_appended(core));
+        return;
+    }
+    *(struct pawl_core_purge *)pawl_pool_at(&core->purges, n) = job;
+    if (core->purges_last)
+        ((struct pawl_core_purge *)pawl_pool_at(&core->purges, core->purges_last))->next = n;
+    else
+        core->purges_first = n;
+    core->purges_last = n;
+    pawl_core_lane_entry(core, t->lane, t->seq)->state = PAWL_WINDOW_PENDING;
+}
+
+bool pawl_core_purge_pump(struct pawl_core *core)
+{
+    while (core->purges_first) {
+        uint32_t n = core->purges_first;
+        struct pawl_core_purge *job = pawl_pool_at(&core->purges, n);
+        if (!purge_run(core, job))
+            return true;
+        core->purges_first = job->next;
+        if (core->purges_first == 0)
+            core->purges_last = 0;
+        pawl_pool_give(&core->purges, n);
+    }
+    return false;
+}
+
+/* --- drop ------------------------------------------------------------------------------------ */
+
+static void queue_free(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    pawl_core_queue_name_remove(core, q);
+    pawl_timer_destroy(&core->wheel, q->timer);
+    pawl_core_home_set(core, PAWL_KIND_QUEUE, q->number, 0);
+    if (q->known)
+        core->live -= PAWL_QUEUE_LIVE;
+    uint32_t n = q->number;
+    pawl_table_remove(&core->queues_by_id, q->id, n);
+    q->number = 0;
+    pawl_pool_give(&core->queues, n);
+}
+
+/* A gone queue ends when nothing names it any more. */
+static void free_if_done(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    if (q->gone && !q->sweeping && q->done.count == 0 && q->purging == 0 && !q->active)
+        queue_free(core, q);
+}
+
+static uint32_t next_to_sweep(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    if (q->leased.first)
+        return q->leased.first;
+    if (q->scheduled.first)
+        return q->scheduled.first;
+    if (q->dead.first)
+        return q->dead.first;
+    if (q->levels == 0)
+        return 0;
+    return pawl_ready_first(&q->ready[__builtin_ctz(q->levels)], &core->messages);
+}
+
+static uint32_t sweep_queue(struct pawl_core *core, struct pawl_core_queue *q, uint32_t budget)
+{
+    uint32_t n;
+    while (budget > 0 && (n = next_to_sweep(core, q)) != 0) {
+        budget--;
+        struct pawl_core_message *m = pawl_core_message_at(core, n);
+        if (m->state == PAWL_STATE_LEASED)
+            pawl_core_message_end(core, n, PAWL_STATE_PURGED,
+                                  pawl_add_sat(q->gone_time, q->retention_ns), 0,
+                                  pawl_core_lease_at(core, m->lease)->uid);
+        else
+            pawl_core_message_forget(core, n);
+    }
+    if (budget > 0) {
+        q->sweeping = false;
+        core->sweeping--;
+        free_if_done(core, q);
+    }
+    return budget;
+}
+
+bool pawl_core_sweep(struct pawl_core *core, uint32_t budget)
+{
+    for (uint32_t n = 1; n < core->queues.never_used && core->sweeping > 0 && budget > 0; n++) {
+        struct pawl_core_queue *q = pawl_core_queue_at(core, n);
+        if (q->number == n && q->sweeping)
+            budget = sweep_queue(core, q, budget);
+    }
+    return core->sweeping > 0;
+}
+
+/* --- tombstones ------------------------------------------------------------------------------ */
+
+void pawl_core_queue_done_timer(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    while (q->done.count > PAWL_TOMBSTONES_MAX)
+        pawl_core_message_forget(core, q->done.first);
+    if (core->started && q->done.first && !pawl_timer_armed(&core->wheel, q->timer))
+        pawl_timer_arm(&core->wheel, q->timer,
+                       pawl_core_message_at(core, q->done.first)->sent_wall);
+}
+
+void pawl_core_queue_timer(struct pawl_core *core, uint32_t number)
+{
+    struct pawl_core_queue *q = pawl_core_queue_at(core, number);
+    for (uint32_t i = 0; i < FORGET_A_TURN && q->done.first; i++) {
+        if (pawl_core_message_at(core, q->done.first)->sent_wall > core->now.time)
+            break;
+        pawl_core_message_forget(core, q->done.first);
+    }
+    pawl_core_queue_done_timer(core, q);
+    free_if_done(core, q);
+}
+
+void pawl_core_queue_drop_placeholder(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    while (q->done.first)
+        pawl_core_message_forget(core, q->done.first);
+    queue_free(core, q);
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT */
+/* Queues: names, options, rights; create, alter, pause, resume, drop. One QUEUE record with the
+ * full state says each of them, whatever the mode of the queue. A dropped queue keeps its entry
+ * until its last tombstone goes, so that old tokens learn what happened (purge.c). */
+#include "core/core_inner.h"
+
+#define RETENTION_NS_MAX (90ull * 86400 * PAWL_NS_S)
+#define FAILED_MAX_DEFAULT 16u
+#define CRASHED_MAX_DEFAULT 5u
+#define INFLIGHT_DEFAULT 65536u
+#define PERM_DEFAULT 0770u
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+/* Where the name is, or would be. */
+static uint32_t name_position(const struct pawl_core *core, const char *name, bool *found)
+{
+    uint32_t low = 0, high = core->names_count;
+    *found = false;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = strcmp(pawl_core_queue_at(core, core->names[middle])->name, name);
+        if (order == 0) {
+            *found = true;
+            return middle;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint32_t pawl_core_queue_after(const struct pawl_core *core, const char *name)
+{
+    bool found;
+    uint32_t at = name_position(core, name, &found);
+    return found ? at + 1 : at;
+}
+
+uint32_t pawl_core_queue_find_name(const struct pawl_core *core, const char *name)
+{
+    bool found;
+    uint32_t at = name_position(core, name, &found);
+    return found ? core->names[at] : 0;
+}
+
+static bool name_insert(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    bool found;
+    uint32_t at = name_position(core, q->name, &found);
+    if (found || core->names_count == PAWL_QUEUES_MAX)
+        return false;
+    memmove(core->names + at + 1, core->names + at,
+            (core->names_count - at) * sizeof core->names[0]);
+    core->names[at] = q->number;
+    core->names_count++;
+    q->in_names = true;
+    return true;
+}
+
+void pawl_core_queue_name_remove(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    if (!q->in_names)
+        return;
+    bool found;
+    uint32_t at = name_position(core, q->name, &found);
+    PAWL_ASSERT(found);
+    core->names_count--;
+    memmove(core->names + at, core->names + at + 1,
+            (core->names_count - at) * sizeof core->names[0]);
+    q->in_names = false;
+}
+
+/* --- entries --------------------------------------------------------------------------------- */
+
+uint32_t pawl_core_queue_make(struct pawl_core *core, uint64_t id)
+{
+    pawl_core_memory_open(core);
+    bool ready = pawl_pool_ready(&core->queues, 1) && pawl_pool_ready(&core->wheel.timers, 1);
+    pawl_core_memory_close(core);
+    if (!ready)
+        return 0;
+    uint32_t n = pawl_pool_take(&core->queues);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, n);
+    q->id = id;
+    q->number = n;
+    q->timer = pawl_timer_create(&core->wheel, PAWL_TIMER_QUEUE, n);
+    pawl_table_insert(&core->queues_by_id, id, n);
+    return n;
+}
+
+struct pawl_core_queue *pawl_core_queue_known(struct pawl_core *core, uint64_t id)
+{
+    uint32_t n = id ? pawl_table_find(&core->queues_by_id, id) : 0;
+    if (n == 0 && id != 0 && !core->started)
+        n = pawl_core_queue_make(core, id);
+    return n ? pawl_core_queue_at(core, n) : NULL;
+}
+
+void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_queue_options *o)
+{
+    q->options = *o;
+    q->lease_ns = o->lease_ns ? o->lease_ns : PAWL_LEASE_NS_DEFAULT;
+    q->hold_ns = o->max_hold_ns ? o->max_hold_ns : PAWL_LEASE_NS_MAX;
+    q->retention_ns = o->done_retention_ns ? o->done_retention_ns : PAWL_RETENTION_NS_DEFAULT;
+    q->messages_max = o->max_messages ? o->max_messages : UINT64_MAX;
+    q->bytes_max = o->max_bytes ? o->max_bytes : UINT64_MAX;
+    q->message_bytes_max =
+        o->max_message_bytes ? o->max_message_bytes : PAWL_MESSAGE_BYTES_DEFAULT;
+    q->inflight_max = o->max_inflight ? o->max_inflight : INFLIGHT_DEFAULT;
+    q->failed_max = o->max_failed == PAWL_KEEP ? FAILED_MAX_DEFAULT : o->max_failed;
+    q->crashed_max = o->max_crashed == PAWL_KEEP ? CRASHED_MAX_DEFAULT : o->max_crashed;
+}
+
+/* --- rights ---------------------------------------------------------------------------------- */
+
+bool pawl_core_queue_admin(const struct pawl_core *core, const struct pawl_core_queue *q,
+                           uint32_t uid)
+{
+    return uid == 0 || uid == core->options.admin_uid || uid == q->options.owner;
+}
+
+/* As with a file: the first class that fits decides. */
+bool pawl_core_queue_allows(const struct pawl_core *core, const struct pawl_core_queue *q,
+                            uint32_t uid, uint32_t gid, uint32_t right)
+{
+    if (uid == 0 || uid == core->options.admin_uid)
+        return true;
+    uint32_t bits = q->options.perm;
+    if (uid == q->options.owner)
+        bits >>= 6;
+    else if (gid == q->options.group)
+        bits >>= 3;
+    return (bits & right) == right;
+}
+
+struct pawl_core_queue *pawl_core_queue_for(struct pawl_take *t, uint64_t id, uint32_t right,
+                                            int *result)
+{
+    const struct pawl_core *core = t->core;
+    const struct pawl_core_peer *peer = &t->session->peer;
+    uint32_t n = id ? pawl_table_find(&core->queues_by_id, id) : 0;
+    if (n == 0) {
+        *result = pawl_core_id_given(core, id) ? PAWL_E_QUEUE_GONE : PAWL_E_NOT_FOUND;
+        return NULL;
+    }
+    struct pawl_core_queue *q = pawl_core_queue_at(core, n);
+    if (pawl_core_queue_allows(core, q, peer->uid, peer->gid, right)) {
+        *result = q->gone ? PAWL_E_QUEUE_GONE : PAWL_OK;
+        return q->gone ? NULL : q;
+    }
+    bool any = pawl_core_queue_sees(core, q, peer);
+    *result = any ? PAWL_E_PERM : PAWL_E_NOT_FOUND;
+    return NULL;
+}
+
+bool pawl_core_queue_sees(const struct pawl_core *core, const struct pawl_core_queue *q,
+                          const struct pawl_core_peer *peer)
+{
+    return pawl_core_queue_admin(core, q, peer->uid) ||
+           pawl_core_queue_allows(core, q, peer->uid, peer->gid, PAWL_RIGHT_RECEIVE) ||
+           pawl_core_queue_allows(core, q, peer->uid, peer->gid, PAWL_RIGHT_SEND) ||
+           pawl_core_queue_allows(core, q, peer->uid, peer->gid, PAWL_RIGHT_QUERY);
+}
+
+/* --- options of a command -------------------------------------------------------------------- */
+
+static bool options_valid(const struct pawl_queue_options *o)
+{
+    if (o->mode > PAWL_MEMORY || o->retry_count > PAWL_RETRY_STEPS_MAX)
+        return false;
+    for (uint32_t i = 0; i < o->retry_count; i++)
+        if (o->retry_ns[i] > PAWL_DELAY_NS_MAX)
+            return false;
+    if (o->lease_ns && (o->lease_ns < PAWL_LEASE_NS_MIN || o->lease_ns > PAWL_LEASE_NS_MAX))
+        return false;
+    if (o->dead_forward[0] && !pawl_name_valid(o->dead_forward))
+        return false;
+    return o->max_hold_ns <= PAWL_DELAY_NS_MAX && o->ttl_ns <= PAWL_DELAY_NS_MAX &&
+           o->done_retention_ns <= RETENTION_NS_MAX &&
+           o->max_message_bytes <= PAWL_MESSAGE_BYTES_MAX &&
+           (o->max_failed == PAWL_KEEP || o->max_failed <= UINT16_MAX) &&
+           (o->max_crashed == PAWL_KEEP || o->max_crashed <= UINT8_MAX) &&
+           (o->perm == PAWL_KEEP || o->perm <= 0777);
+}
+
+/* The options as they are kept: owner, group and rights filled in from `old` or the creator, what
+ * nobody reads zeroed, so that two of the same meaning are the same bytes. */
+static void canonical(struct pawl_queue_options *o, const struct pawl_core_queue *old,
+                      const struct pawl_core_peer *peer)
+{
+    o->size = sizeof *o;
+    o->reserved = 0;
+    if (o->owner == PAWL_KEEP)
+        o->owner = old ? old->options.owner : peer->uid;
+    if (o->group == PAWL_KEEP)
+        o->group = old ? old->options.group : peer->gid;
+    if (o->perm == PAWL_KEEP)
+        o->perm = old ? old->options.perm : PERM_DEFAULT;
+    struct pawl_core_queue filled;
+    pawl_core_queue_set_options(&filled, o);
+    o->lease_ns = filled.lease_ns;
+    o->max_hold_ns = filled.hold_ns;
+    o->done_retention_ns = filled.retention_ns;
+    o->max_message_bytes = filled.message_bytes_max;
+    o->max_inflight = filled.inflight_max;
+    o->max_failed = filled.failed_max;
+    o->max_crashed = filled.crashed_max;
+    for (uint32_t i = o->retry_count; i < PAWL_RETRY_STEPS_MAX; i++)
+        o->retry_ns[i] = 0;
+    size_t n = strlen(o->dead_forward);
+    memset(o->dead_forward + n, 0, sizeof o->dead_forward - n);
+}
+
+/* --- record ---------------------------------------------------------------------------------- */
+
+void pawl_core_queue_fact(struct pawl_core *core, const struct pawl_core_queue *q,
+                          struct pawl_queue_rec *out)
+{
+    memset(out, 0, sizeof *out);
+    out->op.extra = (q->paused ? PAWL_QUEUE_PAUSED : 0) | (q->gone ? PAWL_QUEUE_GONE : 0);
+    out->id = q->id;
+    out->time = q->gone ? q->gone_time : core->now.time;
+    out->place = q->place;
+    out->counters = q->counters;
+    memcpy(out->name, q->name, sizeof out->name);
+    out->options = q->options;
+}
+
+static void become_gone(struct pawl_core *core, struct pawl_core_queue *q, uint64_t time)
+{
+    q->gone = true;
+    q->gone_time = time;
+    pawl_core_queue_name_remove(core, q);
+    q->sweeping = true;
+    core->sweeping++;
+    pawl_core_waiters_gone(core, q);
+}
+
+void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *r, uint64_t lsn)
+{
+    struct pawl_core_queue *q = pawl_core_queue_known(core, r->id);
+    if (!q) {
+        core->damaged = true;
+        return;
+    }
+    bool was_paused = q->paused;
+    if (!q->known) {
+        q->known = true;
+        memcpy(q->name, r->name, sizeof q->name);
+        pawl_core_queue_set_options(q, &r->options);
+        if (!(r->op.extra & PAWL_QUEUE_GONE) && !name_insert(core, q))
+            core->damaged = true;
+        core->live += PAWL_QUEUE_LIVE;
+    }
+    pawl_core_queue_set_options(q, &r->options);
+    q->paused = r->op.extra & PAWL_QUEUE_PAUSED;
+    q->place = r->place;
+    q->counters = r->counters;
+    pawl_core_home_set(core, PAWL_KIND_QUEUE, q->number, lsn);
+    if ((r->op.extra & PAWL_QUEUE_GONE) && !q->gone)
+        become_gone(core, q, r->time);
+    if (was_paused && !q->paused)
+        pawl_core_queue_wake(core, q);
+}
+
+static void write_and_answer(struct pawl_take *t, struct pawl_queue_rec *r)
+{
+    struct pawl_core *core = t->core;
+    uint32_t flags = r->op.extra;
+    pawl_core_lane_log(core, t->lane);
+    pawl_core_lane_op(core, t->lane, t->seq, &r->op);
+    r->op.extra = flags;
+    r->result = PAWL_OK;
+    uint64_t lsn;
+    memcpy(pawl_core_append(core, PAWL_RECORD_QUEUE, sizeof *r, &lsn), r, sizeof *r);
+    pawl_core_queue_apply(core, r, lsn);
+    uint64_t wait = pawl_core_appended(core);
+    struct pawl_core_queue *q = pawl_core_queue_known(core, r->id);
+    q->wait_lsn = wait;
+    pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, r->id, lsn, wait, 0);
+}
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+static void refuse(struct pawl_take *t, int result, uint64_t value)
+{
+    pawl_core_take_answer(t, result, value, pawl_core_appended(t->core));
+}
+
+static uint32_t owned_by(const struct pawl_core *core, uint32_t uid)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < core->names_count; i++)
+        n += pawl_core_queue_at(core, core->names[i])->options.owner == uid;
+    return n;
+}
+
+static void create(struct pawl_take *t, const struct pawl_cmd_queue *c)
+{
+    struct pawl_core *core = t->core;
+    const struct pawl_core_peer *peer = &t->session->peer;
+    bool admin = peer->uid == 0 || peer->uid == core->options.admin_uid;
+    struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
+    if (c->has_options)
+        o = c->options;
+    if (o.mode == PAWL_DIRECT) {
+        refuse(t, PAWL_E_NOT_SUPPORTED, 0);
+        return;
+    }
+    if (!options_valid(&o)) {
+        refuse(t, PAWL_E_INVALID, 0);
+        return;
+    }
+    uint32_t n = pawl_core_queue_find_name(core, c->name);
+    if (n != 0) {
+        struct pawl_core_queue *old = pawl_core_queue_at(core, n);
+        canonical(&o, old, peer);
+        bool same = memcmp(&o, &old->options, sizeof o) == 0;
+        if (same && pawl_core_queue_sees(core, old, peer))
+            refuse(t, PAWL_OK_DUPLICATE, old->id);
+        else
+            refuse(t, PAWL_E_EXISTS, 0);
+        return;
+    }
+    canonical(&o, NULL, peer);
+    if (o.owner != peer->uid && !admin) {
+        refuse(t, PAWL_E_PERM, 0);
+        return;
+    }
+    if (core->names_count >= core->options.queues_max) {
+        refuse(t, PAWL_E_QUOTA, PAWL_LIMIT_QUEUES);
+        return;
+    }
+    if (!admin && owned_by(core, peer->uid) >= pawl_max_u64(16, core->options.queues_max / 4)) {
+        refuse(t, PAWL_E_QUOTA, PAWL_LIMIT_UID);
+        return;
+    }
+    uint64_t id = pawl_core_new_id(core);
+    if (pawl_core_queue_make(core, id) == 0) {
+        refuse(t, PAWL_E_FULL, PAWL_LIMIT_MEMORY);
+        return;
+    }
+    struct pawl_queue_rec r = { .id = id, .time = core->now.time, .options = o };
+    memcpy(r.name, c->name, strlen(c->name));
+    write_and_answer(t, &r);
+}
+
+static struct pawl_core_queue *by_name(struct pawl_take *t, const char *name)
+{
+    struct pawl_core *core = t->core;
+    uint32_t n = pawl_core_queue_find_name(core, name);
+    struct pawl_core_queue *q = n ? pawl_core_queue_at(core, n) : NULL;
+    return q && pawl_core_queue_sees(core, q, &t->session->peer) ? q : NULL;
+}
+
+static void alter(struct pawl_take *t, const struct pawl_cmd_queue *c, struct pawl_core_queue *q)
+{
+    struct pawl_core *core = t->core;
+    const struct pawl_core_peer *peer = &t->session->peer;
+    struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
+    o.mode = q->options.mode;
+    if (c->has_options)
+        o = c->options;
+    if (!options_valid(&o) || o.mode != q->options.mode) {
+        refuse(t, PAWL_E_INVALID, 0);
+        return;
+    }
+    canonical(&o, q, peer);
+    bool admin = peer->uid == 0 || peer->uid == core->options.admin_uid;
+    if (o.owner != q->options.owner && !admin) {
+        refuse(t, PAWL_E_PERM, 0);
+        return;
+    }
+    struct pawl_queue_rec r;
+    pawl_core_queue_fact(core, q, &r);
+    r.options = o;
+    write_and_answer(t, &r);
+    pawl_core_queue_wake(core, q); /* the limit of what is in flight may be higher */
+}
+
+void pawl_core_queue_take(struct pawl_take *t)
+{
+    struct pawl_core *core = t->core;
+    struct pawl_cmd_queue c;
+    memcpy(&c, t->fixed, sizeof c);
+    c.options.dead_forward[PAWL_NAME_BYTES_MAX] = 0;
+    if (!pawl_name_valid(c.name)) {
+        refuse(t, PAWL_E_INVALID, 0);
+        return;
+    }
+    if (t->type == PAWL_CMD_QUEUE_CREATE) {
+        create(t, &c);
+        return;
+    }
+    struct pawl_core_queue *q = by_name(t, c.name);
+    if (!q) {
+        refuse(t, PAWL_E_NOT_FOUND, 0);
+        return;
+    }
+    if (t->type == PAWL_CMD_QUEUE_FIND) {
+        refuse(t, PAWL_OK, q->id);
+        return;
+    }
+    if (!pawl_core_queue_admin(core, q, t->session->peer.uid)) {
+        refuse(t, PAWL_E_PERM, 0);
+        return;
+    }
+    struct pawl_queue_rec r;
+    pawl_core_queue_fact(core, q, &r);
+    switch (t->type) {
+    case PAWL_CMD_QUEUE_ALTER:
+        alter(t, &c, q);
+        return;
+    case PAWL_CMD_QUEUE_PURGE:
+        pawl_core_purge_begin(t, q);
+        return;
+    case PAWL_CMD_QUEUE_DROP:
+        r.op.extra |= PAWL_QUEUE_GONE;
+        r.time = core->now.time;
+        break;
+    case PAWL_CMD_QUEUE_PAUSE:
+        r.op.extra |= PAWL_QUEUE_PAUSED;
+        break;
+    default:
+        r.op.extra &= ~PAWL_QUEUE_PAUSED;
+        break;
+    }
+    write_and_answer(t, &r);
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "core/record.h"
+
+#include <string.h>
+
+#include "abi/layout.h"
+
+static const uint16_t fixed_bytes[] = {
+    [PAWL_RECORD_SESSION] = sizeof(struct pawl_session_rec),
+    [PAWL_RECORD_SESSION_END] = sizeof(struct pawl_session_end_rec),
+    [PAWL_RECORD_LANE] = sizeof(struct pawl_lane_rec),
+    [PAWL_RECORD_QUEUE] = sizeof(struct pawl_queue_rec),
+    [PAWL_RECORD_SEND] = sizeof(struct pawl_send_rec),
+    [PAWL_RECORD_GRANT] = sizeof(struct pawl_grant_rec),
+    [PAWL_RECORD_RENEW] = sizeof(struct pawl_renew_rec),
+    [PAWL_RECORD_BACK] = sizeof(struct pawl_back_rec),
+    [PAWL_RECORD_END] = sizeof(struct pawl_end_rec),
+    [PAWL_RECORD_RESTORE] = sizeof(struct pawl_restore_rec),
+    [PAWL_RECORD_PURGE] = sizeof(struct pawl_purge_rec),
+    [PAWL_RECORD_MESSAGE] = sizeof(struct pawl_message_rec),
+};
+
+bool pawl_name_valid(const char name[PAWL_NAME_BYTES_MAX + 1])
+{
+    size_t n = 0;
+    while (n <= PAWL_NAME_BYTES_MAX && name[n]) {
+        char c = name[n];
+        bool allowed = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == ':' || c == '/' || c == '-';
+        if (!allowed)
+            return false;
+        n++;
+    }
+    return n >= 1 && n <= PAWL_NAME_BYTES_MAX;
+}
+
+static bool terminal(uint8_t state)
+{
+    return state >= PAWL_STATE_ACKED && state <= PAWL_STATE_PURGED;
+}
+
+static bool live(uint8_t state)
+{
+    return state >= PAWL_STATE_SCHEDULED && state <= PAWL_STATE_DEAD;
+}
+
+static bool op_fits(const struct pawl_op_rec *op)
+{
+    return op->lane < PAWL_LANES_MAX && (op->session == 0 || op->seq > op->open);
+}
+
+static bool payload_fits(uint32_t body, uint16_t headers, uint8_t priority)
+{
+    return body <= PAWL_MESSAGE_BYTES_MAX && headers <= PAWL_HEADERS_BYTES_MAX &&
+           priority < PAWL_PRIORITIES;
+}
+
+static bool lane_fits(const struct pawl_record_view *v)
+{
+    const struct pawl_lane_rec *r = &v->lane;
+    return r->lane < PAWL_LANES_MAX && r->window >= 1 && r->window <= PAWL_WINDOW_MAX &&
+           r->count <= r->window && r->oldest >= 1 && r->session != 0 &&
+           v->rest_bytes == r->count * sizeof(struct pawl_window_rec);
+}
+
+static bool queue_fits(const struct pawl_queue_rec *r)
+{
+    const struct pawl_queue_options *o = &r->options;
+    return op_fits(&r->op) && r->id != 0 && pawl_name_valid(r->name) && o->mode <= PAWL_MEMORY &&
+           o->retry_count <= PAWL_RETRY_STEPS_MAX &&
+           (o->dead_forward[0] == 0 || pawl_name_valid(o->dead_forward)) &&
+           o->max_message_bytes <= PAWL_MESSAGE_BYTES_MAX;
+}
+
+static bool message_fits(const struct pawl_record_view *v)
+{
+    const struct pawl_message_rec *r = &v->message;
+    return r->id != 0 && payload_fits(r->body_bytes, r->headers_bytes, r->priority) &&
+           live(r->state) && r->lane < PAWL_LANES_MAX && r->kind <= PAWL_LEASE_DETACHED &&
+           r->dead_reason <= PAWL_DEAD_REJECTED &&
+           (r->state != PAWL_STATE_LEASED || (r->leased && r->grant != 0)) &&
+           v->rest_bytes == pawl_record_message_payload(r) + r->reason_bytes;
+}
+
+static bool fits(const struct pawl_record_view *v)
+{
+    switch (v->type) {
+    case PAWL_RECORD_SESSION:
+        return v->rest_bytes == 0 && v->session.id != 0 && v->session.label[63] == 0;
+    case PAWL_RECORD_SESSION_END:
+        return v->rest_bytes == 0 && v->session_end.id != 0;
+    case PAWL_RECORD_LANE:
+        return lane_fits(v);
+    case PAWL_RECORD_QUEUE:
+        return v->rest_bytes == 0 && queue_fits(&v->queue);
+    case PAWL_RECORD_SEND:
+        return op_fits(&v->op) && v->send.id != 0 &&
+               payload_fits(v->op.extra, v->send.headers_bytes, v->send.priority) &&
+               v->rest_bytes == pawl_record_send_payload(&v->send);
+    case PAWL_RECORD_GRANT:
+        return op_fits(&v->op) && v->op.extra <= PAWL_BATCH_MAX && v->grant.grant != 0 &&
+               v->grant.kind <= PAWL_LEASE_DETACHED &&
+               v->rest_bytes == v->op.extra * sizeof(struct pawl_granted_rec);
+    case PAWL_RECORD_RENEW:
+        return op_fits(&v->op) && v->rest_bytes == 0;
+    case PAWL_RECORD_BACK:
+        return op_fits(&v->op) && live(v->back.state) && v->back.state != PAWL_STATE_LEASED &&
+               v->back.cause < PAWL_BACK_CAUSES && v->back.dead_reason <= PAWL_DEAD_REJECTED &&
+               (v->back.forward == 0 || v->back.state == PAWL_STATE_READY) &&
+               v->rest_bytes == v->back.reason_bytes;
+    case PAWL_RECORD_END:
+        return op_fits(&v->op) && terminal(v->end.state) && v->end.message != 0 &&
+               v->end.priority < PAWL_PRIORITIES && v->rest_bytes == 0;
+    case PAWL_RECORD_RESTORE:
+        return op_fits(&v->op) && v->rest_bytes == 0;
+    case PAWL_RECORD_PURGE:
+        return op_fits(&v->op) && v->op.extra <= PAWL_BATCH_MAX &&
+               v->rest_bytes == v->op.extra * sizeof(uint64_t);
+    case PAWL_RECORD_MESSAGE:
+        return message_fits(v);
+    default:
+        return false;
+    }
+}
+
+int pawl_record_decode(struct pawl_record_view *out, uint16_t type, const void *body,
+                       uint32_t bytes)
+{
+    if (type >= sizeof fixed_bytes / sizeof fixed_bytes[0] || fixed_bytes[type] == 0 ||
+        bytes < fixed_bytes[type])
+        return -1;
+    out->type = type;
+    memcpy((uint8_t *)out + offsetof(struct pawl_record_view, op), body, fixed_bytes[type]);
+    out->rest = (const uint8_t *)body + fixed_bytes[type];
+    out->rest_bytes = bytes - fixed_bytes[type];
+    return fits(out) ? 0 : -1;
+}

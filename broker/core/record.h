@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef PAWL_CORE_RECORD_H
+#define PAWL_CORE_RECORD_H
+
+/* What the core writes into the log, and reads back. Little endian, no gaps, reserved bytes zero.
+ * A record is one decision (or, for the *facts*, the full state of one object, written anew by
+ * copy-forward): everything its apply function needs stands in it, so that a replay decides
+ * nothing and no option matters to it.
+ *
+ *   type         bytes                  says
+ *   SESSION      120                    fact: who a session is
+ *   SESSION_END  24                     it ended; its leases follow one by one
+ *   LANE         40 + 32 an entry       fact: window of a lane
+ *   QUEUE        264 + options          fact, and decision of create, alter, pause, resume, drop
+ *   SEND         64 [+ 8] + payload     a message
+ *   GRANT        72 + 16 a message      leases given to one receive
+ *   RENEW        56
+ *   BACK         80 + reason            a lease ended and the message lives on: nack, release, ...
+ *   END          72                     a message became terminal: ack, cancel, ...; also the fact
+ *                                       of a tombstone
+ *   RESTORE      40                     dead -> ready
+ *   PURGE        48 + 8 a message
+ *   MESSAGE      128 [+ 8] + payload + reason   fact: a message that is not terminal
+ *
+ * Those made by a command of a lane begin with struct pawl_op_rec: {session, lane, seq} is the
+ * identity of the operation and `open` says which older ones the window may forget. session 0: not
+ * made by a command.
+ *
+ * Decoding trusts nothing: the log hands out only records whose block verified, but a fuzzer feeds
+ * the decoders, and a file that was made to verify must not reach undefined behaviour. */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pawl.h"
+
+enum pawl_record_type {
+    PAWL_RECORD_SESSION = 1,
+    PAWL_RECORD_SESSION_END = 2,
+    PAWL_RECORD_LANE = 3,
+    PAWL_RECORD_QUEUE = 4,
+    PAWL_RECORD_SEND = 5,
+    PAWL_RECORD_GRANT = 6,
+    PAWL_RECORD_RENEW = 7,
+    PAWL_RECORD_BACK = 8,
+    PAWL_RECORD_END = 9,
+    PAWL_RECORD_RESTORE = 10,
+    PAWL_RECORD_PURGE = 11,
+    PAWL_RECORD_MESSAGE = 12,
+};
+
+struct pawl_op_rec {
+    uint64_t session; /* 0: none */
+    uint64_t seq;
+    uint16_t lane;
+    uint16_t open; /* seq - oldest open */
+    uint32_t extra; /* a word of the record that found room here */
+};
+
+struct pawl_session_rec {
+    uint64_t id, epoch;
+    uint8_t secret[16];
+    uint32_t uid, gid, pid, state; /* state: 0 lives, 1 ends */
+    uint64_t start_time;
+    char label[64];
+};
+
+struct pawl_session_end_rec {
+    uint64_t id;
+    uint64_t time;
+    uint64_t why;
+};
+
+struct pawl_window_rec {
+    uint64_t seq, value, lsn;
+    int32_t result;
+    uint32_t flags;
+};
+struct pawl_lane_rec {
+    uint64_t session;
+    uint32_t lane, window;
+    uint64_t seq_max, oldest;
+    uint32_t count, reserved;
+    /* struct pawl_window_rec[count] */
+};
+
+struct pawl_queue_counters {
+    uint64_t sent, delivered, acked, nacked, expired_leases, crashed, released, expired, cancelled,
+        purged;
+};
+struct pawl_queue_rec {
+    struct pawl_op_rec op; /* extra: PAWL_QUEUE_... */
+    uint64_t id;
+    uint64_t time; /* when this was decided; of a drop, when its tombstones begin to age */
+    uint64_t place; /* last one given */
+    int64_t result; /* of the command, for the window */
+    struct pawl_queue_counters counters;
+    char name[PAWL_NAME_BYTES_MAX + 1];
+    struct pawl_queue_options options;
+};
+#define PAWL_QUEUE_PAUSED 1u
+#define PAWL_QUEUE_GONE 2u
+
+/* Then: [u64 ttl end] key, ordering key, headers, body. */
+struct pawl_send_rec {
+    struct pawl_op_rec op; /* extra: body bytes */
+    uint64_t queue, id, place, sent_wall;
+    uint16_t headers_bytes;
+    uint8_t key_bytes, ordering_key_bytes;
+    uint8_t priority;
+    uint8_t flags; /* PAWL_RECORD_... */
+    uint8_t reserved[2];
+};
+#define PAWL_RECORD_TTL 1u
+#define PAWL_RECORD_SCHEDULED 2u /* place is when it is due */
+#define PAWL_RECORD_COPY 4u      /* END: the fact of a tombstone, counted before */
+#define PAWL_RECORD_AMO 8u       /* END: at-most-once receive, a delivery too */
+
+struct pawl_granted_rec {
+    uint64_t message, random;
+};
+struct pawl_grant_rec {
+    struct pawl_op_rec op; /* extra: count */
+    uint64_t queue;
+    uint64_t grant; /* of the first message; then one more each */
+    uint64_t lease_ns, hold_end;
+    uint32_t uid, pid;
+    uint8_t kind;
+    uint8_t reserved[7];
+    /* struct pawl_granted_rec[count] */
+};
+
+struct pawl_renew_rec {
+    struct pawl_op_rec op;
+    uint64_t queue, message;
+    uint64_t lease_ns;
+    uint64_t grant;
+};
+
+/* Then: reason. */
+struct pawl_back_rec {
+    struct pawl_op_rec op; /* extra: pid of who did it, 0 the broker */
+    uint64_t queue, message;
+    uint64_t due;     /* SCHEDULED */
+    uint64_t forward; /* queue it moves to, made dead by this; 0: none */
+    uint64_t place;   /* in the forward queue */
+    uint16_t acquired, expired, nacked;
+    uint8_t crashed, deferred;
+    uint8_t state; /* READY, SCHEDULED, DEAD */
+    uint8_t dead_reason;
+    uint8_t cause; /* enum pawl_back_cause */
+    uint8_t reason_bytes;
+    uint8_t reserved[4];
+};
+enum pawl_back_cause {
+    PAWL_BACK_NACK,
+    PAWL_BACK_EXPIRED,
+    PAWL_BACK_RELEASED,
+    PAWL_BACK_CRASHED,
+    PAWL_BACK_REJECTED,
+    PAWL_BACK_DEFERRED,
+    PAWL_BACK_CAUSES
+};
+
+struct pawl_end_rec {
+    struct pawl_op_rec op; /* extra: pid of who acknowledged it */
+    uint64_t queue, message;
+    uint64_t forget; /* pawl time */
+    uint64_t grant;  /* newest one of the message; AMO: that of this delivery */
+    uint32_t uid;    /* of its last holder */
+    uint16_t acquired, expired, nacked;
+    uint8_t crashed, deferred;
+    uint8_t state; /* ACKED, EXPIRED, CANCELLED, PURGED */
+    uint8_t priority;
+    uint8_t flags; /* COPY, AMO */
+    uint8_t dead_reason;
+};
+
+struct pawl_restore_rec {
+    struct pawl_op_rec op;
+    uint64_t queue, message;
+};
+
+struct pawl_purge_rec {
+    struct pawl_op_rec op; /* extra: count here */
+    uint64_t queue;
+    uint64_t forget;
+    uint64_t total; /* of the command so far, these included */
+    /* u64 message[count] */
+};
+
+/* Then: [u64 ttl end], payload, reason. */
+struct pawl_message_rec {
+    uint64_t queue, id, place, sent_wall;
+    uint64_t grant, random, due;
+    uint64_t lease_ns, hold_end;
+    uint64_t session, seq; /* of a current lease; 0: none */
+    uint32_t uid, pid;
+    uint32_t body_bytes;
+    uint16_t lane;
+    uint16_t headers_bytes;
+    uint8_t key_bytes, ordering_key_bytes;
+    uint8_t state;
+    uint8_t priority;
+    uint8_t flags; /* TTL, SCHEDULED: place is when it is due */
+    uint8_t dead_reason;
+    uint8_t kind;
+    uint8_t reason_bytes;
+    uint16_t acquired, expired, nacked;
+    uint8_t crashed, deferred;
+    uint8_t leased; /* random to hold_end, uid, pid are those of a lease, current or past */
+    uint8_t reserved[7];
+};
+
+_Static_assert(sizeof(struct pawl_op_rec) == 24, "no gaps");
+_Static_assert(sizeof(struct pawl_session_rec) == 120, "no gaps");
+_Static_assert(sizeof(struct pawl_lane_rec) == 40, "no gaps");
+_Static_assert(sizeof(struct pawl_window_rec) == 32, "no gaps");
+_Static_assert(sizeof(struct pawl_send_rec) == 64, "no gaps");
+_Static_assert(sizeof(struct pawl_grant_rec) == 72, "no gaps");
+_Static_assert(sizeof(struct pawl_renew_rec) == 56, "no gaps");
+_Static_assert(sizeof(struct pawl_back_rec) == 80, "no gaps");
+_Static_assert(sizeof(struct pawl_end_rec) == 72, "no gaps");
+_Static_assert(sizeof(struct pawl_restore_rec) == 40, "no gaps");
+_Static_assert(sizeof(struct pawl_purge_rec) == 48, "no gaps");
+_Static_assert(sizeof(struct pawl_message_rec) == 128, "no gaps");
+_Static_assert(sizeof(struct pawl_queue_rec) ==
+                   24 + 32 + 80 + PAWL_NAME_BYTES_MAX + 1 + sizeof(struct pawl_queue_options),
+               "no gaps");
+
+/* What a log record takes beyond its body, at most. */
+#define PAWL_RECORD_HEAD 16u
+
+/* A decoded record: the fixed part, copied to where it is aligned, and the rest where it lies. */
+struct pawl_record_view {
+    uint16_t type;
+    union {
+        struct pawl_op_rec op; /* of all that have one */
+        struct pawl_session_rec session;
+        struct pawl_session_end_rec session_end;
+        struct pawl_lane_rec lane;
+        struct pawl_queue_rec queue;
+        struct pawl_send_rec send;
+        struct pawl_grant_rec grant;
+        struct pawl_renew_rec renew;
+        struct pawl_back_rec back;
+        struct pawl_end_rec end;
+        struct pawl_restore_rec restore;
+        struct pawl_purge_rec purge;
+        struct pawl_message_rec message;
+    };
+    const uint8_t *rest;
+    uint32_t rest_bytes;
+};
+
+/* Checks sizes and ranges, so that apply need not. 0, or -1: no such record. */
+int pawl_record_decode(struct pawl_record_view *out, uint16_t type, const void *body,
+                       uint32_t bytes);
+/* Bytes of the payload block: what follows a SEND, or a MESSAGE without its reason. */
+static inline uint32_t pawl_record_send_payload(const struct pawl_send_rec *r)
+{
+    return (r->flags & PAWL_RECORD_TTL ? 8u : 0u) + r->key_bytes + r->ordering_key_bytes +
+           r->headers_bytes + r->op.extra;
+}
+static inline uint32_t pawl_record_message_payload(const struct pawl_message_rec *r)
+{
+    return (r->flags & PAWL_RECORD_TTL ? 8u : 0u) + r->key_bytes + r->ordering_key_bytes +
+           r->headers_bytes + r->body_bytes;
+}
+/* The same checks of values that create and alter make of a client's words. NUL-terminated name of
+ * allowed letters. */
+bool pawl_name_valid(const char name[PAWL_NAME_BYTES_MAX + 1]);
+
+#endif

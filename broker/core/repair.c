@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* By id, without a token: ACK_ID and CANCEL of what nobody holds, RESTORE of the dead. */
+#include "core/core_inner.h"
+
+struct repair {
+    struct pawl_take *take;
+    struct pawl_cmd_message cmd;
+    struct pawl_core_queue *queue;
+    uint32_t n;
+    uint64_t value;
+};
+
+static int find(struct repair *r, uint32_t right)
+{
+    const struct pawl_core *core = r->take->core;
+    int result;
+    r->queue = pawl_core_queue_for(r->take, r->cmd.queue, right, &result);
+    if (!r->queue)
+        return result;
+    uint64_t id = r->cmd.id;
+    r->n = id ? pawl_table_find(&core->messages_by_id, id) : 0;
+    if (r->n == 0)
+        return pawl_core_id_given(core, id) ? PAWL_E_FORGOTTEN : PAWL_E_NOT_FOUND;
+    return pawl_core_message_at(core, r->n)->queue == r->queue->number ? PAWL_OK
+                                                                       : PAWL_E_NOT_FOUND;
+}
+
+static int end_allowed(struct repair *r)
+{
+    const struct pawl_core *core = r->take->core;
+    const struct pawl_core_message *m = pawl_core_message_at(core, r->n);
+    bool held = pawl_core_lease_current(core, m);
+    if (m->state == PAWL_STATE_READY || m->state == PAWL_STATE_SCHEDULED ||
+        (m->state == PAWL_STATE_LEASED && !held))
+        return PAWL_OK;
+    r->value = m->state;
+    if (m->state == PAWL_STATE_ACKED && r->take->type == PAWL_CMD_ACK_ID) {
+        r->value = m->lease; /* pid */
+        return PAWL_E_ALREADY_ACKED;
+    }
+    return PAWL_E_STATE;
+}
+
+void pawl_core_restore_apply(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_core_message *m = n ? pawl_core_message_at(core, n) : NULL;
+    if (!m || m->state != PAWL_STATE_DEAD)
+        return;
+    uint64_t before = pawl_core_message_live_bytes(core, m);
+    m->expired = m->nacked = 0;
+    m->crashed = 0;
+    m->dead_reason = PAWL_DEAD_NONE;
+    pawl_core_message_move(core, n, PAWL_STATE_READY);
+    core->live += pawl_core_message_live_bytes(core, m) - before;
+}
+
+static uint64_t restore(struct repair *r, const struct pawl_op_rec *op)
+{
+    struct pawl_core *core = r->take->core;
+    const struct pawl_restore_rec rec = {
+        .op = *op,
+        .queue = r->queue->id,
+        .message = r->cmd.id,
+    };
+    uint64_t lsn = 0;
+    if (pawl_core_queue_logged(r->queue))
+        memcpy(pawl_core_append(core, PAWL_RECORD_RESTORE, sizeof rec, &lsn), &rec, sizeof rec);
+    pawl_core_restore_apply(core, r->n);
+    return lsn;
+}
+
+/* A restored message may have a TTL, and needs a timer then. */
+static bool memory_for(struct pawl_core *core)
+{
+    pawl_core_memory_open(core);
+    bool ready = pawl_pool_ready(&core->wheel.timers, 1);
+    pawl_core_memory_close(core);
+    return ready;
+}
+
+void pawl_core_repair_take(struct pawl_take *t)
+{
+    struct pawl_core *core = t->core;
+    struct repair r = { .take = t };
+    memcpy(&r.cmd, t->fixed, sizeof r.cmd);
+    bool restoring = t->type == PAWL_CMD_RESTORE;
+    int result = find(&r, t->type == PAWL_CMD_CANCEL ? PAWL_RIGHT_SEND : PAWL_RIGHT_RECEIVE);
+    if (result == PAWL_OK && restoring) {
+        r.value = pawl_core_message_at(core, r.n)->state;
+        result = r.value == PAWL_STATE_DEAD ? PAWL_OK : PAWL_E_STATE;
+        if (result == PAWL_OK && !memory_for(core)) {
+            r.value = PAWL_LIMIT_MEMORY;
+            result = PAWL_E_FULL;
+        }
+    } else if (result == PAWL_OK) {
+        result = end_allowed(&r);
+    }
+    if (result != PAWL_OK) {
+        bool missing = result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND ||
+                       result == PAWL_E_FORGOTTEN;
+        if (t->type == PAWL_CMD_ACK_ID && missing && (r.cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
+            result = PAWL_OK_MISSING;
+            r.value = 0;
+        }
+        uint64_t wait =
+            r.queue ? pawl_core_queue_wait(core, r.queue) : pawl_core_appended(core);
+        pawl_core_take_answer(t, result, r.value, wait);
+        return;
+    }
+    struct pawl_op_rec op;
+    if (pawl_core_queue_logged(r.queue))
+        pawl_core_lane_log(core, t->lane);
+    pawl_core_lane_op(core, t->lane, t->seq, &op);
+    uint64_t lsn;
+    if (restoring) {
+        lsn = restore(&r, &op);
+    } else {
+        bool acked = t->type == PAWL_CMD_ACK_ID;
+        if (acked) {
+            op.extra = t->session->peer.pid;
+            core->acks++;
+        }
+        lsn = pawl_core_end_message(core, r.n, acked ? PAWL_STATE_ACKED : PAWL_STATE_CANCELLED, &op,
+                                    0);
+    }
+    pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, 0, lsn,
+                          pawl_core_queue_wait(core, r.queue), 0);
+}

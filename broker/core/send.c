@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/* SEND.
+ *
+ *   - the fixed part is ours; the queue, the rights, the sizes and the limits are checked
+ *   - the variable part is copied once, out of memory that the client may be changing, into a
+ *     payload block; only there are the headers looked at
+ *   - id and place; SEND record, its payload from that block; apply; answer
+ *   - refused: the block is given back, nothing else was touched
+ */
+#include "core/core_inner.h"
+
+struct send {
+    struct pawl_take *take;
+    struct pawl_cmd_send cmd;
+    struct pawl_cmd_send_times times;
+    struct pawl_core_queue *queue;
+    uint64_t due; /* 0: now */
+    uint64_t ttl_end;
+    uint32_t skip; /* bytes of times in front of the variable part */
+    uint32_t bytes; /* of the client's part of the payload */
+    uint64_t limit; /* value of a refusal */
+};
+
+static int check(struct send *s)
+{
+    const struct pawl_take *t = s->take;
+    struct pawl_core *core = t->core;
+    int result;
+    s->queue = pawl_core_queue_for(s->take, s->cmd.queue, PAWL_RIGHT_SEND, &result);
+    if (!s->queue)
+        return result;
+    if (s->cmd.key_bytes || s->cmd.ordering_key_bytes)
+        return PAWL_E_NOT_SUPPORTED;
+    if (s->cmd.priority >= PAWL_PRIORITIES || (s->cmd.flags & ~PAWL_SEND_TIMES))
+        return PAWL_E_INVALID;
+    if (s->cmd.headers_bytes > PAWL_HEADERS_BYTES_MAX) {
+        s->limit = PAWL_HEADERS_BYTES_MAX;
+        return PAWL_E_TOO_BIG;
+    }
+    uint64_t ttl = s->queue->options.ttl_ns, delay = 0;
+    if (s->skip) {
+        ttl = s->times.ttl_ns ? s->times.ttl_ns : ttl;
+        delay = s->times.delay_ns;
+        if (s->times.at_wall_ns)
+            delay = s->times.at_wall_ns > core->now.wall ? s->times.at_wall_ns - core->now.wall : 0;
+    }
+    if (delay > PAWL_DELAY_NS_MAX || ttl > PAWL_DELAY_NS_MAX)
+        return PAWL_E_INVALID;
+    s->due = delay ? pawl_add_sat(core->now.time, delay) : 0;
+    s->ttl_end = ttl ? pawl_add_sat(core->now.time, ttl) : UINT64_MAX;
+    if (s->cmd.body_bytes > s->queue->message_bytes_max) {
+        s->limit = s->queue->message_bytes_max;
+        return PAWL_E_TOO_BIG;
+    }
+    return PAWL_OK;
+}
+
+static int limits(struct send *s)
+{
+    const struct pawl_core *core = s->take->core;
+    const struct pawl_core_queue *q = s->queue;
+    if (core->refuse && pawl_core_queue_logged(q))
+        s->limit = core->refuse;
+    else if (pawl_core_queue_live(q) >= q->messages_max)
+        s->limit = PAWL_LIMIT_QUEUE_MESSAGES;
+    else if (q->bytes + s->bytes > q->bytes_max)
+        s->limit = PAWL_LIMIT_QUEUE_BYTES;
+    return s->limit ? PAWL_E_FULL : PAWL_OK;
+}
+
+/* Each: u8 name bytes, u16 value bytes, name, value. */
+static bool headers_valid(const uint8_t *p, uint32_t bytes)
+{
+    while (bytes > 0) {
+        if (bytes < 3 || p[0] == 0)
+            return false;
+        uint32_t one = 3u + p[0] + p[1] + ((uint32_t)p[2] << 8);
+        if (one > bytes)
+            return false;
+        p += one;
+        bytes -= one;
+    }
+    return true;
+}
+
+/* The one copy. 0: no memory. */
+static uint32_t copy(struct send *s, uint32_t *own)
+{
+    struct pawl_core *core = s->take->core;
+    *own = s->ttl_end != UINT64_MAX ? 8 : 0;
+    uint32_t block = pawl_payload_take(&core->payload, *own + s->bytes);
+    if (block == 0)
+        return 0;
+    uint8_t *to = pawl_payload_at(&core->payload, block);
+    if (*own)
+        memcpy(to, &s->ttl_end, 8);
+    memcpy(to + *own, s->take->variable + s->skip, s->bytes);
+    return block;
+}
+
+uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *r,
+                              struct pawl_core_queue *q, uint32_t block, uint64_t lsn)
+{
+    uint32_t n = pawl_pool_take(&core->messages);
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    m->id = r->id;
+    m->place = r->place;
+    m->sent_wall = r->sent_wall;
+    m->queue = q->number;
+    m->payload = block;
+    m->body_bytes = r->op.extra;
+    m->headers_bytes = r->headers_bytes;
+    m->key_bytes = r->key_bytes;
+    m->ordering_key_bytes = r->ordering_key_bytes;
+    m->priority = r->priority;
+    m->flags = r->flags & PAWL_RECORD_TTL ? PAWL_MESSAGE_TTL : 0;
+    pawl_table_insert(&core->messages_by_id, m->id, n);
+    q->bytes += pawl_core_message_payload_bytes(m);
+    q->counters.sent++;
+    bool scheduled = r->flags & PAWL_RECORD_SCHEDULED;
+    if (!scheduled)
+        q->place = pawl_max_u64(q->place, r->place);
+    pawl_core_message_move(core, n, scheduled ? PAWL_STATE_SCHEDULED : PAWL_STATE_READY);
+    core->live += pawl_core_message_live_bytes(core, m);
+    pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+    return n;
+}
+
+static void commit(struct send *s, uint32_t block, uint32_t own)
+{
+    struct pawl_take *t = s->take;
+    struct pawl_core *core = t->core;
+    struct pawl_core_queue *q = s->queue;
+    struct pawl_send_rec r = {
+        .queue = q->id,
+        .id = pawl_core_new_id(core),
+        .place = s->due ? s->due : pawl_max_u64(core->now.time, q->place + 1),
+        .sent_wall = core->now.wall,
+        .headers_bytes = s->cmd.headers_bytes,
+        .key_bytes = s->cmd.key_bytes,
+        .ordering_key_bytes = s->cmd.ordering_key_bytes,
+        .priority = s->cmd.priority,
+        .flags = (uint8_t)((own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0)),
+    };
+    r.op.extra = s->cmd.body_bytes;
+    uint64_t lsn = 0;
+    if (pawl_core_queue_logged(q)) {
+        pawl_core_lane_log(core, t->lane);
+        pawl_core_lane_op(core, t->lane, t->seq, &r.op);
+        r.op.extra = s->cmd.body_bytes;
+        uint8_t *out = pawl_core_append(core, PAWL_RECORD_SEND,
+                                        (uint32_t)sizeof r + own + s->bytes, &lsn);
+        memcpy(out, &r, sizeof r);
+        if (own + s->bytes)
+            memcpy(out + sizeof r, pawl_payload_at(&core->payload, block), own + s->bytes);
+    }
+    (void)pawl_core_send_apply(core, &r, q, block, lsn);
+    core->sends++;
+    pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, r.id, lsn, pawl_core_queue_wait(core, q),
+                          PAWL_ANSWER_VALUES_RUN);
+}
+
+static void refuse(struct send *s, int result)
+{
+    struct pawl_core *core = s->take->core;
+    uint64_t wait = s->queue ? pawl_core_queue_wait(core, s->queue) : pawl_core_appended(core);
+    pawl_core_take_answer(s->take, result, s->limit, wait);
+}
+
+void pawl_core_send_take(struct pawl_take *t)
+{
+    struct pawl_core *core = t->core;
+    struct send s = { .take = t };
+    memcpy(&s.cmd, t->fixed, sizeof s.cmd);
+    if (s.cmd.flags & PAWL_SEND_TIMES) {
+        s.skip = sizeof s.times;
+        memcpy(&s.times, t->variable, sizeof s.times);
+    }
+    s.bytes = (uint32_t)s.cmd.key_bytes + s.cmd.ordering_key_bytes + s.cmd.headers_bytes +
+              s.cmd.body_bytes;
+    int result = check(&s);
+    if (result == PAWL_OK)
+        result = limits(&s);
+    if (result != PAWL_OK) {
+        refuse(&s, result);
+        return;
+    }
+    bool timed = s.due || s.ttl_end != UINT64_MAX;
+    uint32_t own = 0, block = 0;
+    s.limit = PAWL_LIMIT_MEMORY;
+    if (!pawl_pool_ready(&core->messages, 1) ||
+        (timed && !pawl_pool_ready(&core->wheel.timers, 1))) {
+        refuse(&s, PAWL_E_FULL);
+        return;
+    }
+    if (s.bytes || s.ttl_end != UINT64_MAX) {
+        block = copy(&s, &own);
+        if (block == 0) {
+            refuse(&s, PAWL_E_FULL);
+            return;
+        }
+        const uint8_t *headers = (uint8_t *)pawl_payload_at(&core->payload, block) + own +
+                                 s.cmd.key_bytes + s.cmd.ordering_key_bytes;
+        if (!headers_valid(headers, s.cmd.headers_bytes)) {
+            pawl_payload_give(&core->payload, block, own + s.bytes);
+            s.limit = 0;
+            refuse(&s, PAWL_E_INVALID);
+            return;
+        }
+    }
+    commit(&s, block, own);
+}

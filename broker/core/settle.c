@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/* By token: ACK, NACK, RELEASE, REJECT, DEFER, RENEW. And the one END of a message.
+ *
+ * What a token meets, and what it is told (semantics 3):
+ *
+ *   message not here: its id was given once      E_FORGOTTEN      else E_NOT_FOUND
+ *   queue dropped                                E_QUEUE_GONE
+ *   grant newer than any, wrong random,
+ *     another uid's                              E_NOT_FOUND
+ *   ACKED                                        E_ALREADY_ACKED, pid that did
+ *   EXPIRED, CANCELLED, PURGED, DEAD             E_STATE, the state
+ *   an older grant, the message leased           E_LEASE_LOST, pid of the holder
+ *   an older grant, the message not leased       E_LEASE_LOST, 0
+ *   the newest grant, its lease over, nobody has had it since
+ *                                                E_LEASE_LOST, 0; an ACK with IF_UNCLAIMED is taken
+ *   the newest grant, its lease in force         done
+ */
+#include "core/core_inner.h"
+
+/* --- end ------------------------------------------------------------------------------------- */
+
+void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r,
+                         struct pawl_core_queue *q, uint32_t n, uint64_t lsn)
+{
+    if (!(r->flags & PAWL_RECORD_COPY)) {
+        switch (r->state) {
+        case PAWL_STATE_ACKED:
+            q->counters.acked++;
+            break;
+        case PAWL_STATE_EXPIRED:
+            q->counters.expired++;
+            break;
+        case PAWL_STATE_CANCELLED:
+            q->counters.cancelled++;
+            break;
+        default:
+            q->counters.purged++;
+            break;
+        }
+        if (r->flags & PAWL_RECORD_AMO)
+            q->counters.delivered++;
+    }
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    m->grant = r->grant;
+    m->acquired = r->acquired;
+    m->expired = r->expired;
+    m->nacked = r->nacked;
+    m->crashed = r->crashed;
+    m->deferred = r->deferred;
+    m->priority = r->priority;
+    m->dead_reason = r->dead_reason;
+    if (pawl_core_terminal(m->state)) {
+        /* The same fact again, from copy-forward. */
+        m->state = r->state;
+        m->sent_wall = r->forget;
+        m->lease = r->op.extra;
+        m->timer = r->uid;
+    } else {
+        pawl_core_message_end(core, n, r->state, r->forget, r->op.extra, r->uid);
+    }
+    /* The END says all that a tombstone needs; above a million the oldest goes at once. */
+    if (m->state == r->state)
+        pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+}
+
+void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_message *m,
+                        struct pawl_end_rec *out)
+{
+    *out = (struct pawl_end_rec){
+        .queue = pawl_core_queue_at(core, m->queue)->id,
+        .message = m->id,
+        .grant = m->grant,
+        .acquired = m->acquired,
+        .expired = m->expired,
+        .nacked = m->nacked,
+        .crashed = m->crashed,
+        .deferred = m->deferred,
+        .state = m->state,
+        .priority = m->priority,
+        .dead_reason = m->dead_reason,
+    };
+}
+
+uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t n, uint8_t state,
+                               const struct pawl_op_rec *op, uint8_t flags)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    struct pawl_end_rec r;
+    pawl_core_end_fact(core, m, &r);
+    if (op)
+        r.op = *op;
+    r.state = state;
+    r.flags = flags;
+    r.forget = pawl_add_sat(core->now.time, q->retention_ns);
+    if (m->lease)
+        r.uid = pawl_core_lease_at(core, m->lease)->uid;
+    uint64_t lsn = 0;
+    if (pawl_core_queue_logged(q))
+        memcpy(pawl_core_append(core, PAWL_RECORD_END, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_end_apply(core, &r, q, n, lsn);
+    return lsn;
+}
+
+/* --- judging a token ------------------------------------------------------------------------- */
+
+struct settle {
+    struct pawl_take *take;
+    struct pawl_cmd_settle cmd;
+    uint32_t n; /* message */
+    struct pawl_core_message *message;
+    struct pawl_core_queue *queue;
+    uint64_t value; /* of a refusal */
+};
+
+/* The token is of this message's newest grant, and its holder's uid asks. */
+static bool token_fits(const struct settle *s)
+{
+    const struct pawl_core *core = s->take->core;
+    const struct pawl_core_message *m = s->message;
+    uint32_t uid = s->take->session->peer.uid;
+    if (pawl_core_terminal(m->state))
+        return m->timer == uid; /* the random is gone with the lease */
+    if (m->lease == 0)
+        return false;
+    const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+#ifdef PAWL_BUG_ACK_WITHOUT_TOKEN
+    return l->uid == uid;
+#else
+    return l->uid == uid && l->random == s->cmd.random;
+#endif
+}
+
+static int judge(struct settle *s)
+{
+    const struct pawl_core *core = s->take->core;
+    const struct pawl_core_peer *peer = &s->take->session->peer;
+    uint64_t id = s->cmd.message;
+    s->n = id ? pawl_table_find(&core->messages_by_id, id) : 0;
+    if (s->n == 0)
+        return pawl_core_id_given(core, id) ? PAWL_E_FORGOTTEN : PAWL_E_NOT_FOUND;
+    struct pawl_core_message *m = s->message = pawl_core_message_at(core, s->n);
+    s->queue = pawl_core_queue_at(core, m->queue);
+    /* Of an older grant nothing is kept to compare: then the queue's right decides who may know. */
+    bool newest = s->cmd.grant == m->grant;
+    bool may_know = newest ? token_fits(s)
+                           : s->cmd.grant < m->grant && s->cmd.grant != 0 &&
+                                 pawl_core_queue_allows(core, s->queue, peer->uid, peer->gid,
+                                                        PAWL_RIGHT_RECEIVE);
+    if (!may_know || m->grant == 0)
+        return PAWL_E_NOT_FOUND;
+    if (s->queue->gone)
+        return PAWL_E_QUEUE_GONE;
+    if (m->state == PAWL_STATE_ACKED) {
+        s->value = m->lease; /* pid */
+        return PAWL_E_ALREADY_ACKED;
+    }
+    if (pawl_core_terminal(m->state) || m->state == PAWL_STATE_DEAD) {
+        s->value = m->state;
+        return PAWL_E_STATE;
+    }
+    bool current = pawl_core_lease_current(core, m);
+    if (newest && current)
+        return PAWL_OK;
+    if (current)
+        s->value = pawl_core_lease_at(core, m->lease)->pid;
+    return PAWL_E_LEASE_LOST;
+}
+
+/* --- commands -------------------------------------------------------------------------------- */
+
+static struct pawl_op_rec operation(const struct settle *s)
+{
+    struct pawl_op_rec op;
+    pawl_core_lane_op(s->take->core, s->take->lane, s->take->seq, &op);
+    op.extra = s->take->session->peer.pid;
+    if (pawl_core_queue_logged(s->queue))
+        pawl_core_lane_log(s->take->core, s->take->lane);
+    return op;
+}
+
+static void done(struct settle *s, uint64_t lsn)
+{
+    struct pawl_core *core = s->take->core;
+    pawl_core_lane_answer(core, s->take->lane, s->take->seq, PAWL_OK, 0, lsn,
+                          pawl_core_queue_wait(core, s->queue), 0);
+}
+
+static void refuse(struct settle *s, int result)
+{
+    struct pawl_core *core = s->take->core;
+    uint64_t wait = s->queue ? pawl_core_queue_wait(core, s->queue) : pawl_core_appended(core);
+    bool missing = result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND ||
+                   result == PAWL_E_FORGOTTEN;
+    if (s->take->type == PAWL_CMD_ACK && missing && (s->cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
+        result = PAWL_OK_MISSING;
+        s->value = 0;
+    }
+    pawl_core_take_answer(s->take, result, s->value, wait);
+}
+
+static void ack(struct settle *s, int result)
+{
+    const struct pawl_core_message *m = s->message;
+    bool unclaimed = result == PAWL_E_LEASE_LOST && (s->cmd.flags & PAWL_ACK_IF_UNCLAIMED) &&
+                     s->cmd.grant == m->grant && m->lease != 0;
+    if (result != PAWL_OK && !unclaimed) {
+        refuse(s, result);
+        return;
+    }
+    struct pawl_op_rec op = operation(s);
+    s->take->core->acks++;
+    done(s, pawl_core_end_message(s->take->core, s->n, PAWL_STATE_ACKED, &op, 0));
+}
+
+static void back(struct settle *s, enum pawl_back_cause cause)
+{
+    uint8_t reason[PAWL_REASON_BYTES_MAX];
+    uint32_t bytes = 0;
+    if (cause == PAWL_BACK_NACK || cause == PAWL_BACK_REJECTED) {
+        bytes = s->cmd.text_bytes;
+        if (bytes)
+            memcpy(reason, s->take->variable, bytes);
+    }
+    struct pawl_op_rec op = operation(s);
+    done(s, pawl_core_lease_back(s->take->core, s->n, cause, &op, s->cmd.time_ns, reason, bytes));
+}
+
+void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *r, uint32_t n)
+{
+    const struct pawl_core_message *m = n ? pawl_core_message_at(core, n) : NULL;
+    if (!m || m->state != PAWL_STATE_LEASED || m->grant != r->grant)
+        return;
+    struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+    l->lease_ns = r->lease_ns;
+    if (l->kind != PAWL_LEASE_HELD)
+        l->deadline = pawl_add_sat(core->now.time, r->lease_ns);
+    pawl_core_message_timer(core, n);
+}
+
+static void renew(struct settle *s)
+{
+    struct pawl_core *core = s->take->core;
+    const struct pawl_core_lease *l = pawl_core_lease_at(core, s->message->lease);
+    uint64_t lease_ns = s->cmd.time_ns ? s->cmd.time_ns : s->queue->lease_ns;
+    if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX) {
+        refuse(s, PAWL_E_INVALID);
+        return;
+    }
+    if (pawl_add_sat(core->now.time, lease_ns) > l->hold_end) {
+        refuse(s, PAWL_E_HOLD_CAP);
+        return;
+    }
+    struct pawl_renew_rec r = {
+        .op = operation(s),
+        .queue = s->queue->id,
+        .message = s->message->id,
+        .lease_ns = lease_ns,
+        .grant = s->message->grant,
+    };
+    uint64_t lsn = 0;
+    if (pawl_core_queue_logged(s->queue))
+        memcpy(pawl_core_append(core, PAWL_RECORD_RENEW, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_renew_apply(core, &r, s->n);
+    done(s, lsn);
+}
+
+void pawl_core_settle_take(struct pawl_take *t)
+{
+    struct settle s = { .take = t };
+    memcpy(&s.cmd, t->fixed, sizeof s.cmd);
+    bool ladder = t->type == PAWL_CMD_NACK && s.cmd.time_ns == PAWL_DELAY_LADDER;
+    bool delays = t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_DEFER;
+    if (delays && !ladder && s.cmd.time_ns > PAWL_DELAY_NS_MAX) {
+        refuse(&s, PAWL_E_INVALID);
+        return;
+    }
+    int result = judge(&s);
+    if (t->type == PAWL_CMD_ACK) {
+        ack(&s, result);
+        return;
+    }
+    if (result != PAWL_OK) {
+        refuse(&s, result);
+        return;
+    }
+    switch (t->type) {
+    case PAWL_CMD_NACK:
+        back(&s, PAWL_BACK_NACK);
+        break;
+    case PAWL_CMD_RELEASE:
+        back(&s, PAWL_BACK_RELEASED);
+        break;
+    case PAWL_CMD_REJECT:
+        back(&s, PAWL_BACK_REJECTED);
+        break;
+    case PAWL_CMD_DEFER:
+        back(&s, PAWL_BACK_DEFERRED);
+        break;
+    default:
+        renew(&s);
+        break;
+    }
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* The digest of all durable state, and the invariants recounted. */
+#include "core/core_inner.h"
+
+/* --- digest ---------------------------------------------------------------------------------- */
+
+static uint64_t digest_message(const struct pawl_core *core, const struct pawl_core_message *m)
+{
+    const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    uint64_t now = core->now.time;
+    if (pawl_core_terminal(m->state)) {
+        if (m->sent_wall <= now)
+            return 0; /* may be forgotten at any time */
+        const uint64_t words[] = { m->id, q->id, m->state, m->grant, m->sent_wall, m->lease,
+                                   m->timer, m->acquired, m->expired, m->nacked, m->crashed,
+                                   m->deferred, m->priority };
+        return pawl_hash64(words, sizeof words, core->options.hash_seed);
+    }
+    uint8_t state = m->state;
+    uint64_t due = state == PAWL_STATE_SCHEDULED ? pawl_core_message_due(core, m) : 0;
+    if (state == PAWL_STATE_SCHEDULED && due <= now) {
+        state = PAWL_STATE_READY; /* there is no record of that */
+        due = 0;
+    }
+    uint32_t skip = m->flags & PAWL_MESSAGE_TTL ? 8 : 0;
+    uint32_t bytes = pawl_core_message_payload_bytes(m);
+    const uint8_t *payload = bytes ? pawl_payload_at(&core->payload, m->payload) : NULL;
+    uint64_t random = 0, hold_end = 0, lease_ns = 0, holder = 0, seq = 0;
+    if (m->lease) {
+        const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+        random = l->random;
+        hold_end = l->hold_end;
+        lease_ns = l->lease_ns;
+        holder = (uint64_t)l->uid << 32 | (uint32_t)l->pid;
+        seq = state == PAWL_STATE_LEASED ? l->seq : 0;
+    }
+    const uint64_t words[] = { m->id,
+                               q->id,
+                               state,
+                               m->place,
+                               m->grant,
+                               m->sent_wall,
+                               due,
+                               pawl_core_message_ttl_end(core, m),
+                               random,
+                               hold_end,
+                               lease_ns,
+                               holder,
+                               seq,
+                               m->acquired,
+                               m->expired,
+                               m->nacked,
+                               m->crashed,
+                               m->deferred,
+                               m->dead_reason,
+                               m->priority,
+                               pawl_hash64(payload + skip, bytes - skip, 1) };
+    return pawl_hash64(words, sizeof words, core->options.hash_seed);
+}
+
+static uint64_t digest_queue(struct pawl_core *core, const struct pawl_core_queue *q)
+{
+    struct pawl_queue_rec r;
+    pawl_core_queue_fact(core, q, &r);
+    r.time = 0;
+    if (!pawl_core_queue_logged(q)) {
+        r.place = 0;
+        memset(&r.counters, 0, sizeof r.counters);
+    }
+    return pawl_hash64(&r, sizeof r, core->options.hash_seed);
+}
+
+static uint64_t digest_session(const struct pawl_core *core, const struct pawl_core_session *s)
+{
+    uint64_t words[4] = { s->id, s->peer.uid, 0, 0 };
+    memcpy(words + 2, s->secret, sizeof s->secret);
+    return pawl_hash64(words, sizeof words, core->options.hash_seed);
+}
+
+uint64_t pawl_core_digest(const struct pawl_core *core)
+{
+    uint64_t sum = 0;
+    for (uint32_t n = 1; n < core->messages.never_used; n++) {
+        const struct pawl_core_message *m = pawl_core_message_at(core, n);
+        if (m->state == PAWL_STATE_NONE)
+            continue;
+        const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+        if (!q->gone && pawl_core_queue_logged(q))
+            sum += digest_message(core, m);
+    }
+    for (uint32_t n = 1; n < core->queues.never_used; n++) {
+        const struct pawl_core_queue *q = pawl_core_queue_at(core, n);
+        if (q->number == n && !q->gone)
+            sum += digest_queue((struct pawl_core *)(uintptr_t)core, q);
+    }
+    for (uint32_t n = 1; n < core->sessions.never_used; n++) {
+        const struct pawl_core_session *s = pawl_core_session_at(core, n);
+        if (s->number == n && s->home.segment && s->state != PAWL_SESSION_ENDING)
+            sum += digest_session(core, s);
+    }
+    return sum;
+}
+
+/* --- invariants ------------------------------------------------------------------------------ */
+
+struct recount {
+    uint64_t messages, leases, live, done;
+    uint64_t by_queue_bytes;
+};
+
+static void verify_message(const struct pawl_core *core, uint32_t n, struct recount *r)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    PAWL_ASSERT_REL(q->number, ==, m->queue);
+    PAWL_ASSERT_REL(pawl_table_find(&core->messages_by_id, m->id), ==, n);
+    PAWL_ASSERT(!(m->flags & (PAWL_MESSAGE_CHOSEN | PAWL_MESSAGE_FORGOTTEN)));
+    r->live += pawl_core_message_live_bytes(core, m);
+    PAWL_ASSERT_REL(m->home.segment != 0, ==, pawl_core_queue_logged(q));
+    if (pawl_core_terminal(m->state)) {
+        r->done++;
+        PAWL_ASSERT(m->payload == 0 || (m->flags & PAWL_MESSAGE_PINS));
+        return;
+    }
+    r->messages++;
+    r->by_queue_bytes += pawl_core_message_payload_bytes(m);
+    r->leases += m->state == PAWL_STATE_LEASED;
+    if (m->lease)
+        PAWL_ASSERT_REL(pawl_core_lease_at(core, m->lease)->message, ==, n);
+    if (m->state == PAWL_STATE_LEASED)
+        PAWL_ASSERT_REL(m->lease, !=, 0);
+    else if (m->lease)
+        PAWL_ASSERT_REL(pawl_core_lease_at(core, m->lease)->session, ==, 0);
+    bool timed = m->state == PAWL_STATE_LEASED || m->state == PAWL_STATE_SCHEDULED ||
+                 (m->state == PAWL_STATE_READY && (m->flags & PAWL_MESSAGE_TTL));
+    if (core->started && !q->gone) {
+        PAWL_ASSERT_REL(m->timer != 0, ==, timed);
+        PAWL_ASSERT(!timed || pawl_timer_armed(&core->wheel, m->timer));
+    }
+}
+
+static uint64_t verify_queue(const struct pawl_core *core, const struct pawl_core_queue *q)
+{
+    uint32_t ready = 0;
+    for (uint32_t i = 0; i < PAWL_PRIORITIES; i++) {
+        ready += q->ready[i].count;
+        PAWL_ASSERT_REL((q->levels >> i & 1), ==, (q->ready[i].count != 0));
+    }
+    PAWL_ASSERT_REL(ready, ==, q->ready_count);
+    PAWL_ASSERT_REL(pawl_table_find(&core->queues_by_id, q->id), ==, q->number);
+    PAWL_ASSERT_REL(q->in_names, ==, (q->known && !q->gone));
+    return pawl_core_queue_live(q);
+}
+
+static uint64_t verify_session(const struct pawl_core *core, const struct pawl_core_session *s)
+{
+    uint64_t live = s->home.segment ? sizeof(struct pawl_session_rec) + PAWL_RECORD_HEAD : 0;
+    uint32_t count = 0;
+    uint64_t last = 0;
+    for (uint32_t n = s->leases_first; n != 0; n = pawl_core_lease_at(core, n)->next) {
+        const struct pawl_core_lease *l = pawl_core_lease_at(core, n);
+        uint64_t grant = pawl_core_message_at(core, l->message)->grant;
+        PAWL_ASSERT_REL(l->session, ==, s->number);
+        PAWL_ASSERT_REL(grant, >, last);
+        last = grant;
+        count++;
+    }
+    PAWL_ASSERT_REL(count, ==, s->leases_count);
+    for (uint32_t i = 0; i < PAWL_LANES_MAX; i++) {
+        if (s->lanes[i] == 0)
+            continue;
+        const struct pawl_core_lane *lane = pawl_core_lane_at(core, s->lanes[i]);
+        PAWL_ASSERT_REL(lane->lane, ==, i);
+        PAWL_ASSERT_REL(lane->session, ==, s->number);
+        if (lane->home.segment)
+            live += pawl_core_lane_live_bytes(lane);
+    }
+    return live;
+}
+
+void pawl_core_verify(const struct pawl_core *core)
+{
+    struct recount r = { 0 };
+    uint64_t in_queues = 0, bytes = 0, done = 0;
+    for (uint32_t n = 1; n < core->messages.never_used; n++)
+        if (pawl_core_message_at(core, n)->state != PAWL_STATE_NONE)
+            verify_message(core, n, &r);
+    for (uint32_t n = 1; n < core->queues.never_used; n++) {
+        const struct pawl_core_queue *q = pawl_core_queue_at(core, n);
+        if (q->number != n)
+            continue;
+        in_queues += verify_queue(core, q);
+        bytes += q->bytes;
+        done += q->done.count;
+        r.live += q->known ? PAWL_QUEUE_LIVE : 0;
+    }
+    for (uint32_t n = 1; n < core->sessions.never_used; n++)
+        if (pawl_core_session_at(core, n)->number == n)
+            r.live += verify_session(core, pawl_core_session_at(core, n));
+    PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
+    PAWL_ASSERT_REL(r.messages, ==, in_queues);
+    PAWL_ASSERT_REL(r.done, ==, done);
+    PAWL_ASSERT_REL(r.by_queue_bytes, ==, bytes);
+    PAWL_ASSERT_REL(r.leases, ==, core->leases_current);
+    PAWL_ASSERT_REL(r.live, ==, core->live);
+    PAWL_ASSERT_REL(core->messages_by_id.entries, ==, r.messages + r.done);
+}
