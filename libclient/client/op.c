@@ -57,8 +57,11 @@ static bool has_room(struct pawl *lane, uint64_t bytes)
         return false;
     if (pawl_ring_room(&lane->sub) >= bytes)
         return true;
-    /* A breach shows as no room; the wait that follows reads it again and says so. */
-    return pawl_op_reclaim(lane) && pawl_ring_room(&lane->sub) >= bytes;
+    if (!pawl_op_reclaim(lane)) {
+        (void)pawl_lane_breach(lane, "it has read what was not written, or unread what it had");
+        return false;
+    }
+    return pawl_ring_room(&lane->sub) >= bytes;
 }
 
 static uint32_t no_room(struct pawl *lane, uint64_t bytes) { return has_room(lane, bytes) ? 0 : 1; }

@@ -438,7 +438,7 @@ static bool serve_commands(struct peer *p, struct peer_lane *l)
             return true;
         }
     }
-    if (any && l->open)
+    if (any && l->open && !l->keep_head)
         pawl_ring_release(&l->in, l->in.next);
     return any;
 }

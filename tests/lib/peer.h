@@ -69,6 +69,7 @@ struct peer_lane {
     struct pawl_ring_producer out;
     uint64_t events;
     uint32_t served, announcements;
+    bool keep_head; /* a hook has written sub_head and wants it to stay */
     struct peer_standing {
         uint64_t seq, queue, lease_ns, until; /* until: boot clock; RECEIVE */
         uint32_t max, held;                   /* SUBSCRIBE: credit; RECEIVE: most */
