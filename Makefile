@@ -79,7 +79,8 @@ TESTS_SHELL = $(wildcard tests/integration/*_test.sh)
 TESTS_SCRIPT = $(filter-out tests/run.sh tests/demo.sh tests/bugs_run.sh,$(wildcard tests/*.sh))
 SCENARIOS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/scenarios/*.c))
 EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard libclient/examples/*.c broker/examples/*.c))
-PROGRAMS = $(if $(wildcard broker/pawld.c),$(BUILD)/pawld) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
+PAWLD = $(if $(wildcard broker/pawld.c),$(BUILD)/pawld)
+PROGRAMS = $(PAWLD) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
            $(if $(SRC_BENCH),$(BUILD)/pawl-bench)
 # Shared libraries are not made of sanitizer builds: their run-time belongs to the program.
 SHARED = $(if $(filter release debug cov,$(FLAVOUR)),$(BUILD)/libpawl.so $(BUILD)/libpawld.so)
@@ -142,16 +143,16 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
 $(BUILD)/tests/unit/tool_output_test: LIBS_BROKER += -ljansson
-$(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | $(PROGRAMS)
+$(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | $(PAWLD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
-$(BUILD)/tests/scenarios/%: $(BUILD)/obj/tests/scenarios/%.o $(TEST_LIBS) | $(PROGRAMS)
+$(BUILD)/tests/scenarios/%: $(BUILD)/obj/tests/scenarios/%.o $(TEST_LIBS) | $(PAWLD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -o $@
 $(BUILD)/tests/sim/%: $(BUILD)/obj/tests/sim/%.o $(call obj,$(SRC_SIM)) $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
-$(BUILD)/tests/crash/%: $(BUILD)/obj/tests/crash/%.o $(call obj,$(SRC_CRASH)) $(TEST_LIBS) | $(PROGRAMS)
+$(BUILD)/tests/crash/%: $(BUILD)/obj/tests/crash/%.o $(call obj,$(SRC_CRASH)) $(TEST_LIBS) | $(PAWLD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
 $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_LIBS)
