@@ -138,9 +138,8 @@ static bool copy_lane(struct pawl_core *core, uint32_t n, uint64_t *budget)
         .seq_max = lane->seq_max,
         .oldest = lane->oldest,
     };
-    uint64_t first = pawl_max_u64(lane->oldest, lane->seq_max > lane->window_mask
-                                                    ? lane->seq_max - lane->window_mask
-                                                    : 1);
+    uint64_t first = pawl_max_u64(
+        lane->oldest, lane->seq_max > lane->window_mask ? lane->seq_max - lane->window_mask : 1);
     for (uint64_t seq = first; seq <= lane->seq_max; seq++)
         r.count += kept(lane, pawl_core_lane_entry(core, lane, seq), seq);
     uint32_t bytes = (uint32_t)(sizeof r + r.count * sizeof(struct pawl_window_rec));
@@ -163,8 +162,7 @@ static bool copy_lane(struct pawl_core *core, uint32_t n, uint64_t *budget)
     return true;
 }
 
-static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t n,
-                     uint64_t *budget)
+static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t n, uint64_t *budget)
 {
     switch (kind) {
     case PAWL_KIND_MESSAGE:

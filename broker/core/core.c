@@ -19,13 +19,11 @@ static int init(struct pawl_core *c)
         pawl_pool_init(&c->waiters, b, sizeof(struct pawl_core_waiter), 7) != 0 ||
         pawl_pool_init(&c->purges, b, sizeof(struct pawl_core_purge), 7) != 0)
         return -1;
-    if (pawl_table_init(&c->messages_by_id, b, &c->messages,
-                        offsetof(struct pawl_core_message, id),
+    if (pawl_table_init(&c->messages_by_id, b, &c->messages, offsetof(struct pawl_core_message, id),
                         offsetof(struct pawl_core_message, chain)) != 0 ||
         pawl_table_init(&c->queues_by_id, b, &c->queues, offsetof(struct pawl_core_queue, id),
                         offsetof(struct pawl_core_queue, chain)) != 0 ||
-        pawl_table_init(&c->sessions_by_id, b, &c->sessions,
-                        offsetof(struct pawl_core_session, id),
+        pawl_table_init(&c->sessions_by_id, b, &c->sessions, offsetof(struct pawl_core_session, id),
                         offsetof(struct pawl_core_session, chain)) != 0)
         return -1;
     if (pawl_payload_init(&c->payload, b) != 0 || pawl_wheel_init(&c->wheel, b, 0) != 0)
@@ -44,8 +42,8 @@ struct pawl_core *pawl_core_create(const struct pawl_core_options *options,
         return NULL;
     c->options = *options;
     c->port = *port;
-    c->budget = (struct pawl_budget){ port->memory_map, port->memory_unmap, port->ctx, 0,
-                                      UINT64_MAX };
+    c->budget =
+        (struct pawl_budget){ port->memory_map, port->memory_unmap, port->ctx, 0, UINT64_MAX };
     c->segment_shift = (uint32_t)__builtin_ctzll(options->segment_bytes);
     uint64_t reserve = pawl_max_u64(options->memory_bytes / 16, SEND_RESERVE_MIN);
     c->memory_sends = options->memory_bytes > 2 * reserve ? options->memory_bytes - reserve
@@ -180,8 +178,8 @@ static bool variable_fits(const struct pawl_take *t)
     if (t->type == PAWL_CMD_SEND) {
         struct pawl_cmd_send c;
         memcpy(&c, t->fixed, sizeof c);
-        uint64_t bytes = (uint64_t)c.key_bytes + c.ordering_key_bytes + c.headers_bytes +
-                         c.body_bytes;
+        uint64_t bytes =
+            (uint64_t)c.key_bytes + c.ordering_key_bytes + c.headers_bytes + c.body_bytes;
         if (c.flags & PAWL_SEND_TIMES)
             bytes += sizeof(struct pawl_cmd_send_times);
         return bytes <= t->variable_bytes && t->variable_bytes - bytes < 8;
@@ -349,8 +347,7 @@ static void message_timer(struct pawl_core *core, uint32_t n)
     }
     if (pawl_core_message_ttl_end(core, m) <= core->now.time)
         (void)pawl_core_end_message(core, n, PAWL_STATE_EXPIRED, NULL, 0);
-    else if (m->state == PAWL_STATE_SCHEDULED &&
-             pawl_core_message_due(core, m) <= core->now.time)
+    else if (m->state == PAWL_STATE_SCHEDULED && pawl_core_message_due(core, m) <= core->now.time)
         pawl_core_message_move(core, n, PAWL_STATE_READY); /* no record: its due time says it */
     else
         pawl_core_message_timer(core, n);

@@ -43,14 +43,25 @@
 #define PAWL_QUEUE_LIVE (sizeof(struct pawl_queue_rec) + PAWL_RECORD_HEAD)
 #define PAWL_TOMBSTONES_MAX 1000000u /* a queue */
 #define PAWL_RETENTION_NS_DEFAULT (600 * PAWL_NS_S)
-#define PAWL_GRANT_BATCH 32u      /* messages one GRANT record holds at most */
+#define PAWL_GRANT_BATCH 32u       /* messages one GRANT record holds at most */
 #define PAWL_LOWEST_EVERY_MASK 31u /* one delivery in 32 goes to the lowest level that waits */
 
 /* Kinds of owners of timers. */
-enum pawl_core_timer { PAWL_TIMER_MESSAGE = 1, PAWL_TIMER_WAITER, PAWL_TIMER_SESSION, PAWL_TIMER_QUEUE };
+enum pawl_core_timer {
+    PAWL_TIMER_MESSAGE = 1,
+    PAWL_TIMER_WAITER,
+    PAWL_TIMER_SESSION,
+    PAWL_TIMER_QUEUE
+};
 
 /* Kinds of objects with a home segment. */
-enum pawl_core_kind { PAWL_KIND_MESSAGE, PAWL_KIND_QUEUE, PAWL_KIND_SESSION, PAWL_KIND_LANE, PAWL_KINDS };
+enum pawl_core_kind {
+    PAWL_KIND_MESSAGE,
+    PAWL_KIND_QUEUE,
+    PAWL_KIND_SESSION,
+    PAWL_KIND_LANE,
+    PAWL_KINDS
+};
 
 /* A list of messages through next and prev; ends are 0. */
 struct pawl_core_list {
@@ -77,21 +88,21 @@ struct pawl_core_lease {
 /* The time of a lease runs from its publication: until then its timer does not end it. */
 #define PAWL_POSITION_PENDING 0u
 #define PAWL_POSITION_AGAIN (UINT64_MAX - 1) /* to be emitted again as the ring has room */
-#define PAWL_POSITION_NONE UINT64_MAX /* dropped, or published by an earlier broker */
+#define PAWL_POSITION_NONE UINT64_MAX        /* dropped, or published by an earlier broker */
 
 struct pawl_core_queue {
-    uint64_t id;        /* 0 */
+    uint64_t id; /* 0 */
     uint32_t chain;
     struct pawl_home home;
-    bool known;         /* false: a placeholder that a later record must define */
+    bool known; /* false: a placeholder that a later record must define */
     bool paused, gone, active, sweeping;
-    uint8_t levels;     /* bit map of priorities with ready messages */
+    uint8_t levels; /* bit map of priorities with ready messages */
     bool in_names;
-    uint32_t number;    /* of itself */
-    uint32_t purging;   /* purges at work: nothing is delivered */
-    uint32_t turn;      /* deliveries, for the lowest level's share */
-    uint64_t place;     /* last one given */
-    uint64_t wait_lsn;  /* what a relaxed or memory answer waits for: its own creation */
+    uint32_t number;   /* of itself */
+    uint32_t purging;  /* purges at work: nothing is delivered */
+    uint32_t turn;     /* deliveries, for the lowest level's share */
+    uint64_t place;    /* last one given */
+    uint64_t wait_lsn; /* what a relaxed or memory answer waits for: its own creation */
     uint64_t gone_time;
     /* options with the defaults put in */
     uint64_t lease_ns, hold_ns, retention_ns, messages_max, bytes_max;
@@ -162,8 +173,8 @@ struct pawl_core_lane {
 };
 
 struct pawl_core_waiter {
-    uint64_t seq;   /* 0 */
-    uint64_t end;   /* pawl time */
+    uint64_t seq; /* 0 */
+    uint64_t end; /* pawl time */
     uint64_t lease_ns;
     uint32_t lane;       /* pool number */
     uint32_t number;     /* of itself */
@@ -248,7 +259,8 @@ struct pawl_take {
 
 /* --- pools ----------------------------------------------------------------------------------- */
 
-static inline struct pawl_core_message *pawl_core_message_at(const struct pawl_core *core, uint32_t n)
+static inline struct pawl_core_message *pawl_core_message_at(const struct pawl_core *core,
+                                                             uint32_t n)
 {
     return pawl_pool_at(&core->messages, n);
 }
@@ -260,7 +272,8 @@ static inline struct pawl_core_lease *pawl_core_lease_at(const struct pawl_core 
 {
     return pawl_pool_at(&core->leases, n);
 }
-static inline struct pawl_core_session *pawl_core_session_at(const struct pawl_core *core, uint32_t n)
+static inline struct pawl_core_session *pawl_core_session_at(const struct pawl_core *core,
+                                                             uint32_t n)
 {
     return pawl_pool_at(&core->sessions, n);
 }
@@ -320,7 +333,7 @@ static inline void pawl_core_set_now(struct pawl_core *core, struct pawl_now now
 /* --- home.c: segments ------------------------------------------------------------------------ */
 
 void pawl_core_home_set(struct pawl_core *core, enum pawl_core_kind kind, uint32_t number,
-                   uint64_t lsn); /* lsn 0: none */
+                        uint64_t lsn); /* lsn 0: none */
 /* NULL: nothing lives there. */
 struct pawl_core_home_slot *pawl_core_home_slot(const struct pawl_core *core, uint64_t segment);
 
@@ -339,7 +352,7 @@ void pawl_core_message_detach(struct pawl_core *core, uint32_t number);
 void pawl_core_message_timer(struct pawl_core *core, uint32_t number);
 /* Payload and lease are given back, state is terminal. */
 void pawl_core_message_end(struct pawl_core *core, uint32_t number, uint8_t state, uint64_t forget,
-                      uint32_t pid, uint32_t uid);
+                           uint32_t pid, uint32_t uid);
 /* Out of every list and table. */
 void pawl_core_message_forget(struct pawl_core *core, uint32_t number);
 /* Out of READY for a grant that is being decided; CHOSEN is the caller's. */
@@ -347,7 +360,8 @@ void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, u
 void pawl_core_ready_remove(struct pawl_core *core, struct pawl_core_queue *q, uint32_t number);
 void pawl_core_message_unpin(struct pawl_core *core, uint32_t number);
 /* Bytes of log that its fact takes. */
-uint64_t pawl_core_message_live_bytes(const struct pawl_core *core, const struct pawl_core_message *m);
+uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
+                                      const struct pawl_core_message *m);
 
 /* --- lease.c --------------------------------------------------------------------------------- */
 
@@ -360,11 +374,10 @@ void pawl_core_lease_unlink(struct pawl_core *core, uint32_t number);
 bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_core_message *m);
 /* Ends it, message lives on. op NULL: not by a command. delay: UINT64_MAX ladder. Returns the lsn
  * of the record, 0 for none. Needs PAWL_BACK_ROOM. */
-#define PAWL_BACK_ROOM                                                                     \
-    (sizeof(struct pawl_back_rec) + PAWL_REASON_BYTES_MAX + PAWL_RECORD_HEAD + 8)
+#define PAWL_BACK_ROOM (sizeof(struct pawl_back_rec) + PAWL_REASON_BYTES_MAX + PAWL_RECORD_HEAD + 8)
 uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t message, enum pawl_back_cause cause,
-                         const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
-                         uint32_t reason_bytes);
+                              const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
+                              uint32_t reason_bytes);
 /* n 0: the message is not known (any more). */
 void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *rec,
                           const uint8_t *reason, struct pawl_core_queue *q, uint32_t n);
@@ -378,20 +391,22 @@ uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t message, uint8_t
 /* --- queue.c --------------------------------------------------------------------------------- */
 
 uint32_t pawl_core_queue_find_name(const struct pawl_core *core, const char *name); /* 0: none */
-uint32_t pawl_core_queue_make(struct pawl_core *core, uint64_t id);                 /* 0: no memory */
-/* The queue with this id, made as a placeholder if a replay has not seen it yet. NULL: no memory. */
+uint32_t pawl_core_queue_make(struct pawl_core *core, uint64_t id); /* 0: no memory */
+/* The queue with this id, made as a placeholder if a replay has not seen it yet. NULL: no memory.
+ */
 struct pawl_core_queue *pawl_core_queue_known(struct pawl_core *core, uint64_t id);
 void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_queue_options *o);
 /* May this peer do it? right: 4 receive, 2 send, 1 query. */
 #define PAWL_RIGHT_RECEIVE 4u
 #define PAWL_RIGHT_SEND 2u
 #define PAWL_RIGHT_QUERY 1u
-bool pawl_core_queue_allows(const struct pawl_core *core, const struct pawl_core_queue *q, uint32_t uid,
-                       uint32_t gid, uint32_t right);
-bool pawl_core_queue_admin(const struct pawl_core *core, const struct pawl_core_queue *q, uint32_t uid);
+bool pawl_core_queue_allows(const struct pawl_core *core, const struct pawl_core_queue *q,
+                            uint32_t uid, uint32_t gid, uint32_t right);
+bool pawl_core_queue_admin(const struct pawl_core *core, const struct pawl_core_queue *q,
+                           uint32_t uid);
 /* The queue of a command, checked for the right; or *result. */
 struct pawl_core_queue *pawl_core_queue_for(struct pawl_take *t, uint64_t id, uint32_t right,
-                                       int *result);
+                                            int *result);
 static inline bool pawl_core_queue_logged(const struct pawl_core_queue *q)
 {
     return q->options.mode != PAWL_MEMORY;
@@ -402,7 +417,7 @@ static inline uint64_t pawl_core_queue_live(const struct pawl_core_queue *q)
 }
 /* What an effect of this queue waits for, now that its record (if any) is appended. */
 static inline uint64_t pawl_core_queue_wait(const struct pawl_core *core,
-                                       const struct pawl_core_queue *q)
+                                            const struct pawl_core_queue *q)
 {
     return q->options.mode == PAWL_DURABLE ? pawl_core_appended(core) : q->wait_lsn;
 }
@@ -413,7 +428,7 @@ uint32_t pawl_core_queue_after(const struct pawl_core *core, const char *name);
 void pawl_core_queue_name_remove(struct pawl_core *core, struct pawl_core_queue *q);
 void pawl_core_queue_take(struct pawl_take *t);
 void pawl_core_queue_fact(struct pawl_core *core, const struct pawl_core_queue *q,
-                     struct pawl_queue_rec *out);
+                          struct pawl_queue_rec *out);
 void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *rec, uint64_t lsn);
 
 /* --- purge.c --------------------------------------------------------------------------------- */
@@ -496,34 +511,34 @@ void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_sessio
 void pawl_core_session_free(struct pawl_core *core, struct pawl_core_session *s);
 void pawl_core_session_fact(const struct pawl_core_session *s, struct pawl_session_rec *out);
 struct pawl_core_lane *pawl_core_lane_make(struct pawl_core *core, struct pawl_core_session *s,
-                                      uint32_t number);
+                                           uint32_t number);
 /* Its handle is gone for a while: what waits stays, but is not served. */
 void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane);
 void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane);
 int pawl_core_lane_window(struct pawl_core *core, struct pawl_core_lane *lane, uint32_t window);
 struct pawl_window_entry *pawl_core_lane_entry(struct pawl_core *core, struct pawl_core_lane *lane,
-                                          uint64_t seq);
+                                               uint64_t seq);
 /* Writes SESSION and LANE if the log has not seen them. Before each record of a lane's command. */
 void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane);
 uint64_t pawl_core_lane_live_bytes(const struct pawl_core_lane *lane);
-void pawl_core_lane_op(const struct pawl_core *core, const struct pawl_core_lane *lane, uint64_t seq,
-                  struct pawl_op_rec *out);
+void pawl_core_lane_op(const struct pawl_core *core, const struct pawl_core_lane *lane,
+                       uint64_t seq, struct pawl_op_rec *out);
 /* The one way an answer goes out: into the window and to the lane's handle. */
-void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq, int result,
-                      uint64_t value, uint64_t lsn, uint64_t wait_lsn, uint8_t flags);
+void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
+                           int result, uint64_t value, uint64_t lsn, uint64_t wait_lsn,
+                           uint8_t flags);
 /* A refusal or an answer that wrote nothing. */
 void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint64_t wait_lsn);
 /* An answer with data: block as pawl_core_data_buffer() gave it. */
 void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
-                           uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn);
+                                uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn);
 void pawl_core_lane_clear(struct pawl_core *core, struct pawl_core_lane *lane);
 /* What a record in the log says of a window. */
 void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op, int result,
-                       uint64_t value, uint64_t lsn, bool add);
+                            uint64_t value, uint64_t lsn, bool add);
 /* 0: no memory. bytes <= PAWL_DATA_BYTES_MAX; shrink says how many it became. */
 void pawl_core_data_shrink(struct pawl_core *core, uint32_t block, uint32_t bytes);
 uint32_t pawl_core_data_buffer(struct pawl_core *core, uint32_t bytes, uint8_t **data);
-
 
 /* --- metrics.c ------------------------------------------------------------------------------- */
 

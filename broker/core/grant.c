@@ -68,8 +68,8 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t n, const struct pawl
         .random = random,
         .lease_ns = r->lease_ns,
         .hold_end = r->hold_end,
-        .deadline = r->kind == PAWL_LEASE_HELD ? r->hold_end
-                                               : pawl_add_sat(core->now.time, r->lease_ns),
+        .deadline =
+            r->kind == PAWL_LEASE_HELD ? r->hold_end : pawl_add_sat(core->now.time, r->lease_ns),
         .position = core->started ? PAWL_POSITION_PENDING : PAWL_POSITION_NONE,
         .seq = r->op.seq,
         .message = n,
@@ -127,8 +127,7 @@ static uint32_t choose(struct pawl_core *core, struct pawl_core_waiter *w,
     while (count < want && q->levels) {
         uint32_t n = pick(core, q);
         struct pawl_core_message *m = pawl_core_message_at(core, n);
-        if ((m->flags & PAWL_MESSAGE_TTL) &&
-            pawl_core_message_ttl_end(core, m) <= core->now.time) {
+        if ((m->flags & PAWL_MESSAGE_TTL) && pawl_core_message_ttl_end(core, m) <= core->now.time) {
             if (expire(core, n, room_for(w, want)))
                 continue;
             *why = PAWL_SERVE_NO_ROOM;
@@ -188,8 +187,7 @@ static void grant(struct pawl_core *core, struct pawl_core_waiter *w, struct paw
                                             core->port.random(core->port.ctx) };
     if (logged) {
         uint32_t bytes = count * (uint32_t)sizeof granted[0];
-        uint8_t *to =
-            pawl_core_append(core, PAWL_RECORD_GRANT, (uint32_t)sizeof r + bytes, &lsn);
+        uint8_t *to = pawl_core_append(core, PAWL_RECORD_GRANT, (uint32_t)sizeof r + bytes, &lsn);
         memcpy(to, &r, sizeof r);
         memcpy(to + sizeof r, granted, bytes);
     }
@@ -244,8 +242,8 @@ enum pawl_served pawl_core_serve(struct pawl_core *core, struct pawl_core_waiter
         if (pawl_core_queue_logged(q) && !pawl_core_has_room(core, room_for(w, want)))
             return PAWL_SERVE_NO_ROOM;
         pawl_core_memory_open(core);
-        bool ready = pawl_pool_ready(&core->leases, want) &&
-                     pawl_pool_ready(&core->wheel.timers, want);
+        bool ready =
+            pawl_pool_ready(&core->leases, want) && pawl_pool_ready(&core->wheel.timers, want);
         pawl_core_memory_close(core);
         if (!ready)
             return PAWL_SERVE_NOTHING;

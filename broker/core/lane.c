@@ -284,7 +284,11 @@ void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, 
     struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
     if (seq >= lane->oldest)
         *e = (struct pawl_window_entry){
-            .seq = seq, .value = value, .lsn = lsn, .result = result, .state = PAWL_WINDOW_DONE,
+            .seq = seq,
+            .value = value,
+            .lsn = lsn,
+            .result = result,
+            .state = PAWL_WINDOW_DONE,
             .flags = flags,
         };
 #ifdef PAWL_BUG_WINDOW_FORGOTTEN

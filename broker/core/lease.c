@@ -92,12 +92,9 @@ bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_cor
 
 /* --- what becomes of the message ------------------------------------------------------------- */
 
-static const uint64_t ladder_ns[] = { 0,
-                                      1 * PAWL_NS_S,
-                                      5 * PAWL_NS_S,
-                                      30 * PAWL_NS_S,
-                                      120 * PAWL_NS_S,
-                                      600 * PAWL_NS_S };
+static const uint64_t ladder_ns[] = {
+    0, 1 * PAWL_NS_S, 5 * PAWL_NS_S, 30 * PAWL_NS_S, 120 * PAWL_NS_S, 600 * PAWL_NS_S
+};
 
 /* The step for the n-th failure (from 1), up to 10 % later: by a hash, so that a herd spreads and
  * the same failure always gets the same time. */
@@ -140,7 +137,8 @@ static struct pawl_core_queue *forward_target(struct pawl_core *core,
         !pawl_core_queue_allows(core, to, q->options.owner, q->options.group, PAWL_RIGHT_SEND))
         return NULL;
     /* What was promised for the message must not shrink on the way. */
-    if (to->options.mode > q->options.mode || (pawl_core_queue_logged(to) && !pawl_core_queue_logged(q)))
+    if (to->options.mode > q->options.mode ||
+        (pawl_core_queue_logged(to) && !pawl_core_queue_logged(q)))
         return NULL;
     if (m->body_bytes > to->message_bytes_max || pawl_core_queue_live(to) >= to->messages_max ||
         to->bytes + pawl_core_message_payload_bytes(m) > to->bytes_max)
@@ -308,8 +306,8 @@ uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t n, enum pawl_back
     decide(core, m, delay, &r);
     uint64_t lsn = 0;
     if (pawl_core_queue_logged(q)) {
-        uint8_t *out = pawl_core_append(core, PAWL_RECORD_BACK,
-                                        (uint32_t)sizeof r + reason_bytes, &lsn);
+        uint8_t *out =
+            pawl_core_append(core, PAWL_RECORD_BACK, (uint32_t)sizeof r + reason_bytes, &lsn);
         memcpy(out, &r, sizeof r);
         if (reason_bytes)
             memcpy(out + sizeof r, reason, reason_bytes);

@@ -105,7 +105,7 @@ void pawl_core_ready_remove(struct pawl_core *core, struct pawl_core_queue *q, u
     pawl_ready_remove(&q->ready[level], &core->messages, n);
     q->ready_count--;
     if (q->ready[level].count == 0)
-        q->levels &= (uint8_t)~(1u << level);
+        q->levels &= (uint8_t) ~(1u << level);
 }
 
 void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n)

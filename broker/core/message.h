@@ -28,11 +28,11 @@ struct pawl_home {
 };
 
 struct pawl_core_message {
-    uint64_t id;           /* 0 */
-    uint64_t place;        /* order in the queue, kept for ever; SCHEDULED first time: when due */
-    uint64_t grant;        /* number of the newest grant; 0: never delivered */
-    uint64_t sent_wall;    /* ns */
-    uint32_t chain;        /* of the id table */
+    uint64_t id;        /* 0 */
+    uint64_t place;     /* order in the queue, kept for ever; SCHEDULED first time: when due */
+    uint64_t grant;     /* number of the newest grant; 0: never delivered */
+    uint64_t sent_wall; /* ns */
+    uint32_t chain;     /* of the id table */
     uint32_t next, prev, child; /* links */
     struct pawl_home home;
     uint32_t queue; /* pool number */
@@ -49,9 +49,9 @@ struct pawl_core_message {
     uint16_t acquired, expired, nacked; /* counters stop at their largest value */
     uint8_t crashed, deferred;
 };
-#define PAWL_MESSAGE_TTL 1u      /* the payload block begins with the end of its time to live */
-#define PAWL_MESSAGE_RETURNED 2u /* in the heap of ready.h, not in the list */
-#define PAWL_MESSAGE_CHOSEN 4u   /* taken out of READY for a grant that is being decided */
+#define PAWL_MESSAGE_TTL 1u       /* the payload block begins with the end of its time to live */
+#define PAWL_MESSAGE_RETURNED 2u  /* in the heap of ready.h, not in the list */
+#define PAWL_MESSAGE_CHOSEN 4u    /* taken out of READY for a grant that is being decided */
 #define PAWL_MESSAGE_FORGOTTEN 8u /* out of the table; the entry is free when the last pin goes */
 /* Upper four bits: how many deliveries that are not yet published need the payload. */
 #define PAWL_MESSAGE_PIN 16u

@@ -31,8 +31,7 @@ static void add(struct pawl_core *core, struct piece *p, uint32_t n)
 
 static void gather_list(struct pawl_core *core, struct piece *p, const struct pawl_core_list *l)
 {
-    for (uint32_t n = l->first; n != 0 && p->count < PIECE;
-         n = pawl_core_message_at(core, n)->next)
+    for (uint32_t n = l->first; n != 0 && p->count < PIECE; n = pawl_core_message_at(core, n)->next)
         add(core, p, n);
 }
 
@@ -100,8 +99,8 @@ static uint32_t purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
         }
         r.op.extra = p.count;
         uint32_t ids_bytes = p.count * (uint32_t)sizeof p.ids[0];
-        uint8_t *out = pawl_core_append(core, PAWL_RECORD_PURGE, (uint32_t)sizeof r + ids_bytes,
-                                        &job->lsn);
+        uint8_t *out =
+            pawl_core_append(core, PAWL_RECORD_PURGE, (uint32_t)sizeof r + ids_bytes, &job->lsn);
         memcpy(out, &r, sizeof r);
         memcpy(out + sizeof r, p.ids, ids_bytes);
     }

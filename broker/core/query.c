@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What only reads: STAT, LIST, SCAN, PEEK, METRICS. Each answers with data, or with a plain refusal.
+/* What only reads: STAT, LIST, SCAN, PEEK, METRICS. Each answers with data, or with a plain
+ * refusal.
  *
  * SCAN is in order of id, for which no index is kept. Ids are given in a row, so most pages are
  * found by looking up the next few hundred ids; where they lie far apart one pass over all messages
@@ -293,7 +294,8 @@ static void metrics(struct pawl_take *t)
     uint8_t *data = buffer(t, PAWL_DATA_BYTES_MAX, &block);
     if (!data)
         return;
-    struct pawl_core_text text = { .out = (char *)data, .bytes = PAWL_DATA_BYTES_MAX,
+    struct pawl_core_text text = { .out = (char *)data,
+                                   .bytes = PAWL_DATA_BYTES_MAX,
                                    .skip = c.value };
     pawl_core_metrics_text(core, &text, &t->session->peer);
     uint64_t have = text.length > c.value ? text.length - c.value : 0;

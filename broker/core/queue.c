@@ -107,8 +107,7 @@ void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_qu
     q->retention_ns = o->done_retention_ns ? o->done_retention_ns : PAWL_RETENTION_NS_DEFAULT;
     q->messages_max = o->max_messages ? o->max_messages : UINT64_MAX;
     q->bytes_max = o->max_bytes ? o->max_bytes : UINT64_MAX;
-    q->message_bytes_max =
-        o->max_message_bytes ? o->max_message_bytes : PAWL_MESSAGE_BYTES_DEFAULT;
+    q->message_bytes_max = o->max_message_bytes ? o->max_message_bytes : PAWL_MESSAGE_BYTES_DEFAULT;
     q->inflight_max = o->max_inflight ? o->max_inflight : INFLIGHT_DEFAULT;
     q->failed_max = o->max_failed == PAWL_KEEP ? FAILED_MAX_DEFAULT : o->max_failed;
     q->crashed_max = o->max_crashed == PAWL_KEEP ? CRASHED_MAX_DEFAULT : o->max_crashed;

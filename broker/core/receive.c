@@ -141,8 +141,8 @@ void pawl_core_waiter_end(struct pawl_core *core, struct pawl_core_waiter *w, in
     uint64_t wait = w->wait_lsn;
     if (result != PAWL_OK)
         for (uint32_t i = 0; i < w->queue_count; i++)
-            wait = pawl_max_u64(
-                wait, pawl_core_queue_wait(core, pawl_core_queue_at(core, w->queue[i])));
+            wait = pawl_max_u64(wait,
+                                pawl_core_queue_wait(core, pawl_core_queue_at(core, w->queue[i])));
     if (!w->standing)
         pawl_core_lane_answer(core, pawl_core_lane_at(core, w->lane), w->seq, result, value, w->lsn,
                               wait, 0);
@@ -214,8 +214,7 @@ static int find_queues(struct pawl_take *t, const struct pawl_cmd_receive *c,
     memcpy(ids, t->variable, c->queue_count * sizeof ids[0]);
     for (uint32_t i = 0; i < c->queue_count; i++) {
         int result;
-        struct pawl_core_queue *q =
-            pawl_core_queue_for(t, ids[i], PAWL_RIGHT_RECEIVE, &result);
+        struct pawl_core_queue *q = pawl_core_queue_for(t, ids[i], PAWL_RIGHT_RECEIVE, &result);
         if (!q)
             return result;
         bool twice = false;

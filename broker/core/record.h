@@ -54,7 +54,7 @@ struct pawl_op_rec {
     uint64_t session; /* 0: none */
     uint64_t seq;
     uint16_t lane;
-    uint16_t open; /* seq - oldest open */
+    uint16_t open;  /* seq - oldest open */
     uint32_t extra; /* a word of the record that found room here */
 };
 
@@ -92,7 +92,7 @@ struct pawl_queue_counters {
 struct pawl_queue_rec {
     struct pawl_op_rec op; /* extra: PAWL_QUEUE_... */
     uint64_t id;
-    uint64_t time; /* when this was decided; of a drop, when its tombstones begin to age */
+    uint64_t time;  /* when this was decided; of a drop, when its tombstones begin to age */
     uint64_t place; /* last one given */
     int64_t result; /* of the command, for the window */
     struct pawl_queue_counters counters;

@@ -21,8 +21,7 @@ static int find(struct repair *r, uint32_t right)
     r->n = id ? pawl_table_find(&core->messages_by_id, id) : 0;
     if (r->n == 0)
         return pawl_core_id_given(core, id) ? PAWL_E_FORGOTTEN : PAWL_E_NOT_FOUND;
-    return pawl_core_message_at(core, r->n)->queue == r->queue->number ? PAWL_OK
-                                                                       : PAWL_E_NOT_FOUND;
+    return pawl_core_message_at(core, r->n)->queue == r->queue->number ? PAWL_OK : PAWL_E_NOT_FOUND;
 }
 
 static int end_allowed(struct repair *r)
@@ -96,14 +95,13 @@ void pawl_core_repair_take(struct pawl_take *t)
         result = end_allowed(&r);
     }
     if (result != PAWL_OK) {
-        bool missing = result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND ||
-                       result == PAWL_E_FORGOTTEN;
+        bool missing =
+            result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
         if (t->type == PAWL_CMD_ACK_ID && missing && (r.cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
             result = PAWL_OK_MISSING;
             r.value = 0;
         }
-        uint64_t wait =
-            r.queue ? pawl_core_queue_wait(core, r.queue) : pawl_core_appended(core);
+        uint64_t wait = r.queue ? pawl_core_queue_wait(core, r.queue) : pawl_core_appended(core);
         pawl_core_take_answer(t, result, r.value, wait);
         return;
     }

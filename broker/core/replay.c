@@ -263,8 +263,7 @@ static int fact(struct pawl_core *core, const struct pawl_record_view *v, uint64
     m->crashed = r->crashed;
     m->deferred = r->deferred;
     pawl_table_insert(&core->messages_by_id, m->id, n);
-    if (r->leased &&
-        fact_lease(core, m, n, r, v->rest + v->rest_bytes - r->reason_bytes) != 0)
+    if (r->leased && fact_lease(core, m, n, r, v->rest + v->rest_bytes - r->reason_bytes) != 0)
         return -1;
     q->bytes += pawl_core_message_payload_bytes(m);
     pawl_core_message_move(core, n, r->state);
@@ -362,9 +361,8 @@ static void arm_messages(struct pawl_core *core)
             continue;
         if (m->state == PAWL_STATE_LEASED) {
             struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
-            l->deadline = l->kind == PAWL_LEASE_HELD
-                              ? l->hold_end
-                              : pawl_add_sat(core->now.time, l->lease_ns);
+            l->deadline = l->kind == PAWL_LEASE_HELD ? l->hold_end
+                                                     : pawl_add_sat(core->now.time, l->lease_ns);
         }
         pawl_core_message_timer(core, n);
     }

@@ -16,7 +16,7 @@ struct send {
     struct pawl_core_queue *queue;
     uint64_t due; /* 0: now */
     uint64_t ttl_end;
-    uint32_t skip; /* bytes of times in front of the variable part */
+    uint32_t skip;  /* bytes of times in front of the variable part */
     uint32_t bytes; /* of the client's part of the payload */
     uint64_t limit; /* value of a refusal */
 };
@@ -148,8 +148,8 @@ static void commit(struct send *s, uint32_t block, uint32_t own)
         pawl_core_lane_log(core, t->lane);
         pawl_core_lane_op(core, t->lane, t->seq, &r.op);
         r.op.extra = s->cmd.body_bytes;
-        uint8_t *out = pawl_core_append(core, PAWL_RECORD_SEND,
-                                        (uint32_t)sizeof r + own + s->bytes, &lsn);
+        uint8_t *out =
+            pawl_core_append(core, PAWL_RECORD_SEND, (uint32_t)sizeof r + own + s->bytes, &lsn);
         memcpy(out, &r, sizeof r);
         if (own + s->bytes)
             memcpy(out + sizeof r, pawl_payload_at(&core->payload, block), own + s->bytes);

@@ -173,10 +173,7 @@ void pawl_core_session_timer(struct pawl_core *core, uint32_t number)
 }
 
 uint64_t pawl_core_session_id(const struct pawl_core_session *session) { return session->id; }
-uint64_t pawl_core_session_epoch(const struct pawl_core_session *session)
-{
-    return session->epoch;
-}
+uint64_t pawl_core_session_epoch(const struct pawl_core_session *session) { return session->epoch; }
 const uint8_t *pawl_core_session_secret(const struct pawl_core_session *session)
 {
     return session->secret;
@@ -244,8 +241,7 @@ static bool give_back(struct pawl_core *core, struct pawl_core_session *s)
             pawl_core_lease_over(core, l); /* the sweep ends it */
             continue;
         }
-        enum pawl_back_cause cause =
-            was_taken(core, s, l) ? PAWL_BACK_CRASHED : PAWL_BACK_RELEASED;
+        enum pawl_back_cause cause = was_taken(core, s, l) ? PAWL_BACK_CRASHED : PAWL_BACK_RELEASED;
         (void)pawl_core_lease_back(core, l->message, cause, NULL, 0, NULL, 0);
     }
     return true;

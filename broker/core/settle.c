@@ -190,8 +190,8 @@ static void refuse(struct settle *s, int result)
 {
     struct pawl_core *core = s->take->core;
     uint64_t wait = s->queue ? pawl_core_queue_wait(core, s->queue) : pawl_core_appended(core);
-    bool missing = result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND ||
-                   result == PAWL_E_FORGOTTEN;
+    bool missing =
+        result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
     if (s->take->type == PAWL_CMD_ACK && missing && (s->cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
         result = PAWL_OK_MISSING;
         s->value = 0;
