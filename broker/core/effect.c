@@ -99,7 +99,8 @@ static void write_delivery(struct pawl_core *core, const struct pawl_effect *e, 
         else {
             /* Time runs from now on. */
             l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
-            d.deadline = l->deadline > shift ? l->deadline - shift : 1;
+            /* The shift wraps where pawl time is behind the boot clock, as in a new log. */
+            d.deadline = l->deadline - shift;
         }
     }
     memcpy(out, &d, sizeof d);
