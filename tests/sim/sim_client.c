@@ -562,7 +562,7 @@ void sim_client_attach(struct sim *w, struct sim_client *client)
     SIM_CHECK(w, fresh || epoch > client->epoch, "session epoch %" PRIu64 " after %" PRIu64, epoch,
               client->epoch);
     client->epoch = epoch;
-    client->detached = false;
+    client->detached = client->graced = false;
     if (fresh) {
         client->session = pawl_core_session_id(client->core);
         memcpy(client->secret, pawl_core_session_secret(client->core), sizeof client->secret);

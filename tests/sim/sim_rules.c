@@ -334,10 +334,11 @@ static void decide_settle(struct sim *w, struct sim_message *m, const struct sim
     /* a token that was never given for this message, or to another user */
     struct sim_held *known = sim_map_get(w->grants, c.grant);
     if (known == NULL || known->token.random != c.random || known->uid != op->lane->client->uid) {
-        uint64_t mask = ignore ? SIM_BIT(PAWL_OK_MISSING)
-                               : SIM_BIT(PAWL_E_NOT_FOUND) | SIM_BIT(PAWL_E_FORGOTTEN);
-        if (known == NULL || known->uid == op->lane->client->uid)
-            mask |= lost;
+        /* whatever it is told, nothing happens */
+        uint64_t mask = lost | SIM_BIT(PAWL_E_NOT_FOUND) | SIM_BIT(PAWL_E_FORGOTTEN) |
+                        SIM_BIT(PAWL_E_ALREADY_ACKED) | SIM_BIT(PAWL_E_STATE);
+        if (ignore)
+            mask = lost | SIM_BIT(PAWL_E_ALREADY_ACKED) | SIM_BIT(PAWL_OK_MISSING);
         refuse(w, out, way, op, mask, true, 0);
         return;
     }
@@ -351,6 +352,9 @@ static void decide_settle(struct sim *w, struct sim_message *m, const struct sim
         free(answers.ways);
         return;
     }
+    if (m->queue->options.mode != PAWL_DURABLE && c.grant >> 40 < w->epoch && c.grant != way->grant)
+        refuse(w, out, way, op, ignore ? SIM_BIT(PAWL_OK_MISSING) : SIM_BIT(PAWL_E_NOT_FOUND), true,
+               0); /* a crash took the grant back */
     if (decide_gone(w, m, way, op, out, c.flags, lost))
         return;
     uint64_t now = w->now.time;
