@@ -37,7 +37,7 @@ struct pawl_log_options {
     uint32_t
         block_bytes; /* a block is sealed at this size at the latest, but for one large record */
     uint32_t in_flight_max;    /* 1..8 */
-    uint32_t record_bytes_max; /* largest record ever appended */
+    uint32_t record_bytes_max; /* largest record ever appended; see info.record_bytes_max */
     bool read_only;            /* replay and verify; writes nothing, raises no epoch */
     uint8_t boot_id[16];
     uint64_t boot_ns, wall_ns; /* now */
@@ -47,7 +47,10 @@ struct pawl_log_options {
 struct pawl_log_info {
     uint8_t log_id[16];
     uint64_t epoch; /* of this opening, durable on return (read_only: the last one) */
+    /* These two are set before the first record is replayed. record_bytes_max: what was asked for,
+     * or less where the segments of this log take no more. */
     uint64_t segment_bytes;
+    uint32_t record_bytes_max;
     uint64_t oldest, tail; /* positions */
     uint64_t time_ns;      /* pawl time to go on with: see below */
     bool same_boot;        /* the last block was written in this boot */

@@ -334,6 +334,14 @@ static int check_options(const struct pawl_log_options *o, char *text)
     return PAWL_LOG_CANNOT;
 }
 
+/* Bytes of the largest block: that of the largest record, or all that a segment takes. */
+static uint64_t large_block(const struct pawl_log_options *o, uint64_t segment_bytes)
+{
+    uint64_t most = segment_bytes - PAWL_LOG_SEGMENT_REST;
+    uint64_t want = pawl_block_total((uint64_t)o->record_bytes_max + PAWL_LOG_RECORD_HEAD);
+    return pawl_max_u64(pawl_min_u64(o->block_bytes, segment_bytes / 4), pawl_min_u64(want, most));
+}
+
 static struct pawl_log *new_log(struct pawl_io *io, const struct pawl_log_options *o,
                                 const struct pawl_recovery *r)
 {
@@ -344,9 +352,7 @@ static struct pawl_log *new_log(struct pawl_io *io, const struct pawl_log_option
     log->options = *o;
     log->id = r->id;
     log->options.block_bytes = (uint32_t)pawl_min_u64(o->block_bytes, r->id.segment_bytes / 4);
-    log->large_bytes =
-        pawl_max_u64(log->options.block_bytes,
-                     pawl_block_total((uint64_t)o->record_bytes_max + PAWL_LOG_RECORD_HEAD));
+    log->large_bytes = large_block(o, r->id.segment_bytes);
     log->current = log->next = PAWL_NONE32;
     log->head_fd = -1;
     uint64_t fit = pawl_min_u64(o->max_bytes / r->id.segment_bytes, PAWL_LOG_SLOTS_MAX);
@@ -374,12 +380,6 @@ static int start_writing(struct pawl_log *log, struct pawl_recovery *r, struct p
                  (unsigned)PAWL_LOG_EPOCH_MAX);
         return PAWL_LOG_CANNOT;
     }
-    if (log->large_bytes + PAWL_LOG_SEGMENT_REST > log->id.segment_bytes) {
-        snprintf(text, PAWL_LOG_TEXT_BYTES,
-                 "a record of %u bytes does not fit a segment of %" PRIu64 " bytes",
-                 log->options.record_bytes_max, log->id.segment_bytes);
-        return PAWL_LOG_CANNOT;
-    }
     int rc = take_slots(log, r, text);
     if (rc == PAWL_LOG_OK)
         rc = open_rw(log, PAWL_LOG_FILE_HEAD, &log->head_fd, text);
@@ -393,10 +393,8 @@ static int start_writing(struct pawl_log *log, struct pawl_recovery *r, struct p
 static void fill_info(struct pawl_log_info *info, const struct pawl_recovery *r,
                       const struct pawl_log_options *o)
 {
-    memset(info, 0, sizeof *info);
     memcpy(info->log_id, r->id.log_id, sizeof info->log_id);
     info->epoch = r->epoch;
-    info->segment_bytes = r->id.segment_bytes;
     info->oldest = r->oldest;
     info->tail = r->tail;
     info->time_ns =
@@ -424,6 +422,10 @@ int pawl_log_open(struct pawl_io *io, const struct pawl_log_options *options,
         rc = load_head(io, options->dir, &r.id, &r.head, text);
     if (rc)
         return rc;
+    memset(info, 0, sizeof *info);
+    info->segment_bytes = r.id.segment_bytes;
+    info->record_bytes_max = (uint32_t)(large_block(options, r.id.segment_bytes) -
+                                        PAWL_BLOCK_HEADER - 8 - PAWL_LOG_RECORD_HEAD);
     rc = pawl_recovery_survey(&r);
     if (rc == PAWL_LOG_OK)
         rc = pawl_recovery_walk(&r);
