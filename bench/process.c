@@ -145,15 +145,17 @@ void bench_broker_restart(const struct bench *b, struct bench_broker *br,
         bench_fail("%s: %s", path, strerror(errno));
     fflush(NULL);
     pid_t parent = getpid();
-    br->pid = fork();
-    if (br->pid < 0)
+    /* Not straight into br: it may lie in memory that the child shares. */
+    pid_t pid = fork();
+    if (pid < 0)
         bench_fail("cannot fork: %s", strerror(errno));
-    if (br->pid == 0) {
+    if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
         broker_exec(b, br, options, err);
     }
+    br->pid = pid;
     broker_wait(b, br, err);
     close(err);
 }
