@@ -128,36 +128,41 @@ static bool kept(const struct pawl_core_lane *lane, const struct pawl_window_ent
     return seq >= lane->oldest && e->seq == seq && e->state == PAWL_WINDOW_DONE && e->lsn != 0;
 }
 
+/* A large window goes in pieces; what was answered since a piece was written has a record of its
+ * own in a newer segment. */
 static bool copy_lane(struct pawl_core *core, uint32_t n, uint64_t *budget)
 {
     struct pawl_core_lane *lane = pawl_core_lane_at(core, n);
-    struct pawl_lane_rec r = {
-        .session = pawl_core_session_at(core, lane->session)->id,
-        .lane = lane->lane,
-        .window = lane->window,
-        .seq_max = lane->seq_max,
-        .oldest = lane->oldest,
-    };
-    uint64_t first = pawl_max_u64(
-        lane->oldest, lane->seq_max > lane->window_mask ? lane->seq_max - lane->window_mask : 1);
-    for (uint64_t seq = first; seq <= lane->seq_max; seq++)
-        r.count += kept(lane, pawl_core_lane_entry(core, lane, seq), seq);
-    uint32_t bytes = (uint32_t)(sizeof r + r.count * sizeof(struct pawl_window_rec));
-    if (!fits(core, bytes, budget))
-        return false;
+    uint64_t span = lane->window_mask + 1;
+    uint64_t seq = pawl_max_u64(lane->oldest, lane->copied);
+    if (lane->seq_max >= span)
+        seq = pawl_max_u64(seq, lane->seq_max - span + 1);
     uint64_t lsn;
-    uint8_t *out = pawl_core_append(core, PAWL_RECORD_LANE, bytes, &lsn);
-    memcpy(out, &r, sizeof r);
-    out += sizeof r;
-    for (uint64_t seq = first; seq <= lane->seq_max; seq++) {
-        const struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
-        if (!kept(lane, e, seq))
-            continue;
-        const struct pawl_window_rec w = { e->seq, e->value, e->lsn, e->result, e->flags };
-        memcpy(out, &w, sizeof w);
-        out += sizeof w;
-    }
-    lane->logged = true;
+    do {
+        struct pawl_window_rec w[PAWL_WINDOW_PIECE];
+        struct pawl_lane_rec r = {
+            .session = pawl_core_session_at(core, lane->session)->id,
+            .lane = lane->lane,
+            .window = lane->window,
+            .seq_max = lane->seq_max,
+            .oldest = lane->oldest,
+        };
+        for (; seq <= lane->seq_max && r.count < PAWL_WINDOW_PIECE; seq++) {
+            const struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
+            if (kept(lane, e, seq))
+                w[r.count++] =
+                    (struct pawl_window_rec){ e->seq, e->value, e->lsn, e->result, e->flags };
+        }
+        uint32_t bytes = r.count * (uint32_t)sizeof w[0];
+        if (!fits(core, sizeof r + bytes, budget))
+            return false;
+        uint8_t *out = pawl_core_append(core, PAWL_RECORD_LANE, (uint32_t)sizeof r + bytes, &lsn);
+        memcpy(out, &r, sizeof r);
+        if (bytes)
+            memcpy(out + sizeof r, w, bytes);
+        lane->copied = seq;
+    } while (seq <= lane->seq_max);
+    lane->copied = 0;
     pawl_core_home_set(core, PAWL_KIND_LANE, n, lsn);
     return true;
 }

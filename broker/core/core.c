@@ -325,6 +325,11 @@ static bool release_void(struct pawl_core *core)
     return false;
 }
 
+void pawl_core_again(struct pawl_core *core)
+{
+    pawl_timer_arm(&core->wheel, core->again, core->now.time);
+}
+
 bool pawl_core_pump(struct pawl_core *core, struct pawl_now now)
 {
     pawl_core_set_now(core, now);
@@ -332,7 +337,8 @@ bool pawl_core_pump(struct pawl_core *core, struct pawl_now now)
     more = pawl_core_session_pump(core) || more;
     more = pawl_core_purge_pump(core) || more;
     more = pawl_core_receive_pump(core) || more;
-    more = pawl_core_sweep(core, SWEEP_A_TURN) || more;
+    if (core->sweeping && pawl_core_sweep(core, SWEEP_A_TURN))
+        pawl_core_again(core);
     return more;
 }
 
@@ -371,6 +377,8 @@ bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget
         case PAWL_TIMER_SESSION:
             pawl_core_session_timer(core, t->owner);
             break;
+        case PAWL_TIMER_AGAIN:
+            break; /* pump comes next */
         default:
             pawl_core_queue_timer(core, t->owner);
             break;

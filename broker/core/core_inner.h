@@ -51,7 +51,8 @@ enum pawl_core_timer {
     PAWL_TIMER_MESSAGE = 1,
     PAWL_TIMER_WAITER,
     PAWL_TIMER_SESSION,
-    PAWL_TIMER_QUEUE
+    PAWL_TIMER_QUEUE,
+    PAWL_TIMER_AGAIN
 };
 
 /* Kinds of objects with a home segment. */
@@ -166,6 +167,7 @@ struct pawl_core_lane {
     uint64_t opened_epoch; /* session epoch when it was opened last */
     uint64_t taken;
     uint64_t seq_max, oldest;
+    uint64_t copied;      /* copy-forward has got so far with its window */
     uint32_t window_mask; /* entries - 1 */
     uint32_t window;      /* as asked for */
     uint32_t entries;     /* payload block */
@@ -233,6 +235,7 @@ struct pawl_core {
     uint32_t active_first, active_last; /* queues to serve */
     uint32_t ending_first;              /* sessions */
     uint32_t purges_first, purges_last;
+    uint32_t again;    /* timer: work in pieces that waits for nothing goes on next turn */
     uint32_t sweeping; /* gone queues that still hold something */
     uint64_t live;
     uint64_t messages_live;
@@ -436,7 +439,9 @@ void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *
 /* Frees what gone queues hold; true: there is more. */
 bool pawl_core_sweep(struct pawl_core *core, uint32_t budget);
 void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q);
+/* True: it waits for room in the log. */
 bool pawl_core_purge_pump(struct pawl_core *core);
+void pawl_core_again(struct pawl_core *core);
 /* ids: u64 each, wherever they lie in a record. */
 void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
                            uint32_t count, uint64_t forget);

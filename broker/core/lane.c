@@ -69,7 +69,8 @@ int pawl_core_lane_window(struct pawl_core *core, struct pawl_core_lane *lane, u
 
 uint64_t pawl_core_lane_live_bytes(const struct pawl_core_lane *lane)
 {
-    return sizeof(struct pawl_lane_rec) + PAWL_RECORD_HEAD +
+    uint64_t pieces = lane->window / PAWL_WINDOW_PIECE + 1;
+    return pieces * (sizeof(struct pawl_lane_rec) + PAWL_RECORD_HEAD) +
            (uint64_t)lane->window * sizeof(struct pawl_window_rec);
 }
 
@@ -167,7 +168,7 @@ static void forget_lane(struct pawl_core *core, struct pawl_core_lane *lane)
     lane->seq_max = 0;
     lane->oldest = 1;
     lane->logged = false;
-    lane->taken = 0;
+    lane->taken = lane->copied = 0;
     pawl_core_lane_clear(core, lane);
 }
 
@@ -372,6 +373,7 @@ void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane)
             .window = lane->window,
             .seq_max = lane->oldest - 1,
             .oldest = lane->oldest,
+            .flags = PAWL_LANE_RESET,
         };
         memcpy(pawl_core_append(core, PAWL_RECORD_LANE, sizeof r, &lsn), &r, sizeof r);
         if (lane->home.segment == 0)

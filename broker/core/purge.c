@@ -12,6 +12,7 @@
 #include "core/core_inner.h"
 
 #define PIECE 256u
+#define PIECES_A_TURN 64u
 #define FORGET_A_TURN 256u
 
 /* --- purge ----------------------------------------------------------------------------------- */
@@ -121,19 +122,21 @@ void pawl_core_purge_homes(struct pawl_core *core, const void *ids, uint32_t cou
     }
 }
 
-/* True: it is done and answered. */
-static bool purge_run(struct pawl_core *core, struct pawl_core_purge *job)
+enum purge_result { PURGE_DONE, PURGE_NO_ROOM, PURGE_LATER };
+
+/* As far as one turn goes; done: it is answered. */
+static enum purge_result purge_run(struct pawl_core *core, struct pawl_core_purge *job)
 {
     struct pawl_core_queue *q = pawl_core_queue_at(core, job->queue);
-    int result = PAWL_OK;
-    if (q->gone) {
-        result = PAWL_E_QUEUE_GONE;
-    } else {
-        uint32_t n;
-        while ((n = purge_piece(core, job)) > 1)
-            ;
+    int result = q->gone ? PAWL_E_QUEUE_GONE : PAWL_OK;
+    for (uint32_t i = 0; result == PAWL_OK; i++) {
+        if (i == PIECES_A_TURN)
+            return PURGE_LATER;
+        uint32_t n = purge_piece(core, job);
         if (n == 0)
-            return false;
+            return PURGE_NO_ROOM;
+        if (n == 1)
+            break;
     }
     q->purging--;
     if (job->lane)
@@ -141,7 +144,7 @@ static bool purge_run(struct pawl_core *core, struct pawl_core_purge *job)
                               result == PAWL_OK ? job->total : 0, job->lsn,
                               pawl_core_queue_wait(core, q), 0);
     pawl_core_queue_wake(core, q);
-    return true;
+    return PURGE_DONE;
 }
 
 void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q)
@@ -154,8 +157,11 @@ void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q)
         .queue = q->number,
     };
     q->purging++;
-    if (purge_run(core, &job))
+    enum purge_result r = purge_run(core, &job);
+    if (r == PURGE_DONE)
         return;
+    if (r == PURGE_LATER)
+        pawl_core_again(core);
     pawl_core_memory_open(core);
     uint32_t n = pawl_pool_take(&core->purges);
     pawl_core_memory_close(core);
@@ -170,7 +176,8 @@ void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q)
     else
         core->purges_first = n;
     core->purges_last = n;
-    pawl_core_lane_entry(core, t->lane, t->seq)->state = PAWL_WINDOW_PENDING;
+    *pawl_core_lane_entry(core, t->lane, t->seq) =
+        (struct pawl_window_entry){ .seq = t->seq, .state = PAWL_WINDOW_PENDING };
 }
 
 bool pawl_core_purge_pump(struct pawl_core *core)
@@ -178,8 +185,11 @@ bool pawl_core_purge_pump(struct pawl_core *core)
     while (core->purges_first) {
         uint32_t n = core->purges_first;
         struct pawl_core_purge *job = pawl_pool_at(&core->purges, n);
-        if (!purge_run(core, job))
-            return true;
+        enum purge_result r = purge_run(core, job);
+        if (r == PURGE_LATER)
+            pawl_core_again(core);
+        if (r != PURGE_DONE)
+            return r == PURGE_NO_ROOM;
         core->purges_first = job->next;
         if (core->purges_first == 0)
             core->purges_last = 0;

@@ -59,7 +59,7 @@ static bool lane_fits(const struct pawl_record_view *v)
 {
     const struct pawl_lane_rec *r = &v->lane;
     return r->lane < PAWL_LANES_MAX && r->window >= 1 && r->window <= PAWL_WINDOW_MAX &&
-           r->count <= r->window && r->oldest >= 1 && r->session != 0 &&
+           r->count <= PAWL_WINDOW_PIECE && r->oldest >= 1 && r->session != 0 &&
            v->rest_bytes == r->count * sizeof(struct pawl_window_rec);
 }
 

@@ -81,9 +81,12 @@ struct pawl_lane_rec {
     uint64_t session;
     uint32_t lane, window;
     uint64_t seq_max, oldest;
-    uint32_t count, reserved;
-    /* struct pawl_window_rec[count] */
+    uint32_t count;
+    uint32_t flags; /* PAWL_LANE_RESET: another lane has the number, nothing before this counts */
+    /* struct pawl_window_rec[count], at most PAWL_WINDOW_PIECE; more follow in more of these */
 };
+#define PAWL_LANE_RESET 1u
+#define PAWL_WINDOW_PIECE 1024u
 
 struct pawl_queue_counters {
     uint64_t sent, delivered, acked, nacked, expired_leases, crashed, released, expired, cancelled,

@@ -70,9 +70,12 @@ static int lane(struct pawl_core *core, const struct pawl_record_view *v, uint64
     if (l->home.segment == 0)
         core->live += pawl_core_lane_live_bytes(l);
     l->known = l->logged = true;
-    l->seq_max = r->seq_max;
-    l->oldest = r->oldest;
-    pawl_core_lane_clear(core, l);
+    if (r->flags & PAWL_LANE_RESET) {
+        l->seq_max = l->oldest = 0;
+        pawl_core_lane_clear(core, l);
+    }
+    l->seq_max = pawl_max_u64(l->seq_max, r->seq_max);
+    l->oldest = pawl_max_u64(l->oldest, r->oldest);
     for (uint32_t i = 0; i < r->count; i++) {
         struct pawl_window_rec w;
         memcpy(&w, v->rest + i * sizeof w, sizeof w);
@@ -435,6 +438,9 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
     core->started = true;
     core->wheel.tick = now.time >> PAWL_TICK_SHIFT; /* nothing is armed yet */
     core->budget.limit = UINT64_MAX;
+    core->again = pawl_timer_create(&core->wheel, PAWL_TIMER_AGAIN, 0);
+    if (core->again == 0)
+        return -1;
     arm_messages(core);
     for (uint32_t n = 1; n < core->queues.never_used; n++)
         if (pawl_core_queue_at(core, n)->number == n)

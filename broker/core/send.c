@@ -48,8 +48,15 @@ static int check(struct send *s)
         return PAWL_E_INVALID;
     s->due = delay ? pawl_add_sat(core->now.time, delay) : 0;
     s->ttl_end = ttl ? pawl_add_sat(core->now.time, ttl) : UINT64_MAX;
-    if (s->cmd.body_bytes > s->queue->message_bytes_max) {
-        s->limit = s->queue->message_bytes_max;
+    uint64_t most = s->queue->message_bytes_max;
+    /* The fact of it is its largest record, and must fit too. */
+    uint64_t other =
+        sizeof(struct pawl_message_rec) + 8 + PAWL_REASON_BYTES_MAX + s->cmd.headers_bytes;
+    uint64_t record = core->options.record_bytes_max;
+    if (record && pawl_core_queue_logged(s->queue))
+        most = pawl_min_u64(most, record > other ? record - other : 0);
+    if (s->cmd.body_bytes > most) {
+        s->limit = most;
         return PAWL_E_TOO_BIG;
     }
     return PAWL_OK;
