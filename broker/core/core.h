@@ -73,8 +73,8 @@ struct pawl_core_options {
     uint64_t hash_seed;
     uint64_t session_grace_ns;
     uint32_t sessions_max, queues_max;
-    uint32_t admin_uid; /* the broker's own */
-    uint32_t reserved;
+    uint32_t admin_uid;        /* the broker's own */
+    uint32_t record_bytes_max; /* of the log: a send that needs more is E_TOO_BIG; 0: no limit */
 };
 
 /* Makes an empty core. NULL if the first pools cannot be had. Give it all records with

@@ -117,6 +117,7 @@ static int core_ensure(struct pawl_engine *e)
     };
     PAWL_ASSERT(pawl_is_pow2(e->info->segment_bytes));
     e->core_options.segment_bytes = e->info->segment_bytes;
+    e->core_options.record_bytes_max = e->info->record_bytes_max;
     e->core = pawl_core_create(&e->core_options, &port);
     return e->core ? 0 : -ENOMEM;
 }
@@ -163,7 +164,6 @@ static struct pawl_engine *engine_new(struct pawl_io *io, const struct pawl_engi
     e->core_options = options->core;
     e->relaxed_window_ns = options->relaxed_window_ns;
     e->block_bytes = options->log.block_bytes;
-    e->record_bytes_max = options->log.record_bytes_max;
     e->in_flight_max = options->log.in_flight_max;
     e->boot = options->log.boot_ns;
     e->now.wall = options->log.wall_ns;
@@ -192,6 +192,7 @@ int pawl_engine_open(struct pawl_io *io, const struct pawl_engine_options *optio
         return rc;
     }
     e->segment_bytes = info->segment_bytes;
+    e->record_bytes_max = info->record_bytes_max;
     e->now.time = info->time_ns;
     e->shift = info->time_ns - options->log.boot_ns; /* wraps below zero; only ever added back */
     e->sealed = e->settled = pawl_log_appended(e->log);

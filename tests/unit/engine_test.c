@@ -30,6 +30,7 @@ int pawl_log_open(struct pawl_io *io, const struct pawl_log_options *options,
     (void)io, (void)replay, (void)ctx, (void)text;
     memset(info, 0, sizeof *info);
     info->segment_bytes = SEGMENT;
+    info->record_bytes_max = SEGMENT / 2;
     info->time_ns = 5000 * MS;
     info->epoch = 1;
     (void)options;
