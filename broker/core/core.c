@@ -359,6 +359,13 @@ static void message_timer(struct pawl_core *core, uint32_t n)
         pawl_core_message_timer(core, n);
 }
 
+void pawl_core_clock(struct pawl_core *core, struct pawl_now now)
+{
+#ifndef PAWL_BUG_LEASE_FROM_LAST_TURN
+    pawl_core_set_now(core, now);
+#endif
+}
+
 bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget)
 {
     pawl_core_set_now(core, now);

@@ -158,6 +158,10 @@ void pawl_core_refuse_sends(struct pawl_core *core, uint32_t limit);
 
 /* --- turn ------------------------------------------------------------------------------------ */
 
+/* The clock was read. Before effects are written out: the time of a lease runs from then (G12), not
+ * from the last turn, which may be as long ago as the disk is slow. */
+void pawl_core_clock(struct pawl_core *core, struct pawl_now now);
+
 /* Hands ready messages to those who wait, releases what ended sessions held; stops at the log's
  * room. True: there is more to do as soon as there is room. */
 bool pawl_core_pump(struct pawl_core *core, struct pawl_now now);

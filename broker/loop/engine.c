@@ -294,6 +294,7 @@ struct pawl_now pawl_engine_now(struct pawl_engine *engine, uint64_t boot_ns, ui
         engine->now.time = boot_ns + engine->shift;
     }
     engine->now.wall = wall_ns;
+    pawl_core_clock(engine->core, engine->now);
     return engine->now;
 }
 
