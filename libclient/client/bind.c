@@ -181,7 +181,6 @@ static void take_over(struct pawl *lane, struct pawl_mapping *m, struct pawl_rin
     lane->released = 0;
     lane->taken = 0;
     lane->events = 0;
-    lane->armed_events = 0;
     lane->armed_number = 0;
     lane->rung = 0;
     lane->binding++;

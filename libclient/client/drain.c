@@ -124,6 +124,9 @@ static int take_delivery(struct pawl *lane, const uint8_t *record, uint32_t byte
         pawl_entry_at(lane, line->last)->next = index;
     line->last = index;
     line->waiting++;
+    lane->deliveries_read++;
+    lane->news_queues += !q->news;
+    q->news = true;
     lane->events++;
     uint64_t *highest = d.mode == PAWL_DURABLE ? &lane->grant_durable : &lane->grant_relaxed;
     if (d.grant > *highest)

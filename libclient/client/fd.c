@@ -148,6 +148,16 @@ static bool announce(struct pawl *lane)
            pawl_load_acq_u32(&lane->comp_shm->state) != PAWL_LANE_CLOSED;
 }
 
+/* Something lies in the lane that the program has not asked for and was not told of. */
+static bool untold(struct pawl *lane)
+{
+    bool yes = (lane->news_queues && lane->deliveries_read != lane->deliveries_told) ||
+               (lane->answers_there && lane->answers_read != lane->answers_told);
+    lane->deliveries_told = lane->deliveries_read;
+    lane->answers_told = lane->answers_read;
+    return yes;
+}
+
 bool pawl_fd_arm(struct pawl *lane)
 {
     if (lane->events_fd < 0)
@@ -158,7 +168,8 @@ bool pawl_fd_arm(struct pawl *lane)
         return true;
     }
     if (announce(lane)) {
-        lane->armed_events = lane->events;
+        if (untold(lane))
+            set_timer(lane, 1);
         return true;
     }
     pawl_wait_withdraw(lane->sub_shm);
@@ -207,6 +218,6 @@ void pawl_fd_renew(struct pawl *lane)
         return;
     if (!lane->attached || lane->watch < 0)
         set_timer(lane, RETRY_NS);
-    else if (lane->events != lane->armed_events || (lane->armed_number == 0 && !announce(lane)))
+    else if (untold(lane) || (lane->armed_number == 0 && !announce(lane)))
         set_timer(lane, 1);
 }

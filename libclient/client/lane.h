@@ -106,6 +106,7 @@ struct pawl_queue_ref {
     uint32_t subscribed_binding;            /* lane->binding when it was made */
     uint32_t generation;                    /* lane->names when the number was learned */
     uint32_t lease_kind;                    /* of the subscription */
+    bool news;                              /* deliveries came since it was last received from */
     char name[PAWL_NAME_BYTES_MAX + 1];     /* "": came by a delivery, name not asked yet */
 };
 
@@ -178,8 +179,11 @@ struct pawl {
     int watch, control;
     int events_fd, timer_fd; /* of pawl_fd(); -1 */
     bool armed;              /* the program waits on events_fd, so far as we know */
-    uint64_t armed_events;   /* events read when that began */
     uint32_t armed_number;   /* of the announcement that stands for it; 0: withdrawn */
+    /* What was read and not asked for since: a poll reads deliveries, a receive answers. The
+     * descriptor fires once for each addition to it. */
+    uint32_t news_queues;
+    uint64_t deliveries_read, deliveries_told, answers_read, answers_told;
 
     /* --- the way to the broker --- */
     struct pawl_session *session;
@@ -195,7 +199,6 @@ struct pawl {
     uint64_t timeout_ns, spin_ns;
     uint32_t prefetch;
     int32_t down_reason; /* why the last broker went: E_WAL_FAILED or 0 */
-    struct pawl *idle;   /* chain of closed lanes of the session, kept for the next open */
     char text[PAWL_LANE_TEXT_BYTES];
 };
 

@@ -64,6 +64,7 @@ static void forget_some(struct pawl *lane)
             if (q->name[0])
                 unlink_name(lane, q);
             lane->ref_count--;
+            lane->news_queues -= q->news;
             free(q);
         }
     }

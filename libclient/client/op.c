@@ -168,6 +168,7 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
         a->lsn = lsn;
         lane->answer_tail++;
         lane->answers_there++;
+        lane->answers_read++;
         lane->tickets_open--;
         if (PAWL_UNLIKELY(result == PAWL_E_QUEUE_GONE))
             pawl_queue_doubt(lane);

@@ -135,6 +135,10 @@ static uint32_t waiting_of(const struct request *r)
 static int hand_out_all(struct pawl *lane, struct request *r)
 {
     uint32_t n = 0;
+    for (uint32_t i = 0; i < r->queue_count; i++) {
+        lane->news_queues -= r->queues[i]->news;
+        r->queues[i]->news = false;
+    }
     if (waiting_of(r) == 0)
         return 0;
     uint64_t now = pawl_now(lane), taken = lane->taken;
@@ -311,10 +315,15 @@ static int receive(struct pawl *lane, struct request *r)
         if (looked && now >= wait_end)
             return 0;
         if (r->credit) {
+            bool on_fd = r->o.wait_ns == 0 && lane->events_fd >= 0;
+            /* In an event loop a broker that is away is no news: the descriptor brings us back. */
+            if (on_fd && !lane->attached && pawl_lane_recover(lane, 0) == PAWL_E_BROKER_DOWN &&
+                pawl_fd_arm(lane))
+                return 0;
             rc = subscribe(lane, r);
             if (rc < 0)
                 return rc;
-            if (r->o.wait_ns == 0 && lane->events_fd >= 0) {
+            if (on_fd) {
                 rc = pawl_drain(lane);
                 if (rc != PAWL_OK)
                     return rc;
@@ -336,7 +345,7 @@ static int receive(struct pawl *lane, struct request *r)
                  wait_end == UINT64_MAX ? UINT64_MAX
                  : wait_end > now       ? wait_end - now
                                         : 0);
-        looked = true;
+        looked = rc != PAWL_E_TOO_BIG; /* what is too large has been seen and not brought */
         if (rc == PAWL_E_TOO_BIG)
             rc = enlarge(lane, r);
         if (rc < 0)
