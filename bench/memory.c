@@ -29,11 +29,11 @@ static void memory_child(void *arg)
                             .lsn_max = UINT64_MAX };
     bench_fill(lane, &f);
     double rss = (double)bench_rss_bytes(run->broker.pid);
-    double said = bench_metric(lane, "memory_bytes");
+    double said = bench_metric(lane, "pawl_memory_bytes");
     f.count = run->count;
     bench_fill(lane, &f);
     run->rss = ((double)bench_rss_bytes(run->broker.pid) - rss) / (double)run->count;
-    double now = bench_metric(lane, "memory_bytes");
+    double now = bench_metric(lane, "pawl_memory_bytes");
     run->said = said < 0 || now < 0 ? -1 : (now - said) / (double)run->count;
     pawl_close(lane);
 }

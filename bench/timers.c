@@ -50,7 +50,7 @@ static void insert_child(void *arg)
     bench_queue(lane, "storm", run->mode);
     bench_queue(lane, "live", run->mode);
     double rss = (double)bench_rss_bytes(run->broker.pid);
-    double said = bench_metric(lane, "memory_bytes");
+    double said = bench_metric(lane, "pawl_memory_bytes");
     struct bench_fill f = { .queue = "storm",
                             .body_bytes = 64,
                             .window = 1024,
@@ -61,7 +61,7 @@ static void insert_child(void *arg)
     bench_fill(lane, &f);
     run->insert_ns = f.took_ns;
     run->rss = ((double)bench_rss_bytes(run->broker.pid) - rss) / (double)run->count;
-    run->said = (bench_metric(lane, "memory_bytes") - said) / (double)run->count;
+    run->said = (bench_metric(lane, "pawl_memory_bytes") - said) / (double)run->count;
     if (bench_wall() >= run->due_wall)
         bench_fail("inserting took longer than the storm was away: give it a smaller --delayed");
     pawl_close(lane);
