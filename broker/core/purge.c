@@ -216,7 +216,7 @@ static void queue_free(struct pawl_core *core, struct pawl_core_queue *q)
 /* A gone queue ends when nothing names it any more. */
 static void free_if_done(struct pawl_core *core, struct pawl_core_queue *q)
 {
-    if (q->gone && !q->sweeping && q->done.count == 0 && q->purging == 0 && !q->active)
+    if (q->gone && !q->sweeping && q->done.count == 0)
         queue_free(core, q);
 }
 
@@ -246,7 +246,7 @@ static uint32_t sweep_queue(struct pawl_core *core, struct pawl_core_queue *q, u
         else
             pawl_core_message_forget(core, n);
     }
-    if (budget > 0) {
+    if (budget > 0 && !q->active && q->purging == 0) {
         q->sweeping = false;
         core->sweeping--;
         free_if_done(core, q);

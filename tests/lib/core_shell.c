@@ -372,7 +372,10 @@ struct core_answer core_call(struct core_client *c, void *command, uint32_t fixe
 {
     CHECK(core_take(c, command, fixed, variable, variable_bytes) == PAWL_OK);
     core_turn(c->shell);
-    return core_answer(c, ((struct pawl_cmd *)command)->seq);
+    struct core_answer a = core_answer(c, ((struct pawl_cmd *)command)->seq);
+    if (a.result != CORE_NONE && !c->hold && a.seq >= c->oldest)
+        c->oldest = a.seq + 1;
+    return a;
 }
 
 /* --- commands -------------------------------------------------------------------------------- */
@@ -468,6 +471,7 @@ uint64_t core_receive_submit(struct core_client *c, uint16_t type, uint64_t queu
                              uint64_t wait_ns, uint8_t kind)
 {
     struct pawl_cmd_receive r = receive_command(type, max, wait_ns, kind);
+    c->hold = true;
     CHECK(core_take(c, &r, sizeof r, &queue, sizeof queue) == PAWL_OK);
     return r.head.seq;
 }

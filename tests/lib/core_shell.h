@@ -81,7 +81,9 @@ struct core_client {
     uint64_t session_id;
     uint8_t secret[16];
     uint32_t handle, number, uid, window, comp_bytes;
-    uint64_t next_seq, oldest;
+    uint64_t next_seq;
+    uint64_t oldest; /* open seq; moves with each answered core_call() unless `hold` */
+    bool hold;       /* set by core_receive_submit() and whoever submits without an answer */
 };
 
 void core_client_open(struct core_shell *s, struct core_client *c, uint32_t uid);
