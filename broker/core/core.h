@@ -86,6 +86,10 @@ void pawl_core_destroy(struct pawl_core *core);
 /* Applies one record. Non-zero: it makes no sense after those before it (damage). */
 int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const void *body,
                      uint32_t bytes);
+/* Before pawl_core_start(): the machine was started anew in this epoch, so what earlier ones leased
+ * is void and their sessions are over, though a broker of this boot may have begun to say so and
+ * died. 0: not that anybody knows. */
+void pawl_core_booted(struct pawl_core *core, uint64_t epoch);
 /* Recovery is over. epoch: the new one. Leases get their full time again; after a reboot they are
  * void. Sessions are DETACHED until they come back. Non-zero: something referred to was never
  * defined (damage). */

@@ -342,7 +342,12 @@ struct pawl_core_home_slot *pawl_core_home_slot(const struct pawl_core *core, ui
 
 /* --- message.c ------------------------------------------------------------------------------- */
 
-uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m);
+uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m); /* of the block */
+/* What the client sent of it, which is what counts against the queue's limit. */
+static inline uint32_t pawl_core_message_content_bytes(const struct pawl_core_message *m)
+{
+    return (uint32_t)m->key_bytes + m->ordering_key_bytes + m->headers_bytes + m->body_bytes;
+}
 uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pawl_core_message *m);
 uint64_t pawl_core_message_due(const struct pawl_core *core, const struct pawl_core_message *m);
 bool pawl_core_message_logged(const struct pawl_core *core, const struct pawl_core_message *m);

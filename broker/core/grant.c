@@ -228,7 +228,8 @@ static void grant_at_most_once(struct pawl_core *core, struct pawl_core_waiter *
         w->wait_lsn = pawl_max_u64(w->wait_lsn, wait);
         w->lsn = pawl_max_u64(w->lsn, lsn);
     }
-    w->have += count;
+    if (!w->standing)
+        w->have += count; /* a standing one holds nothing: its ring alone bounds it */
 }
 
 enum pawl_served pawl_core_serve(struct pawl_core *core, struct pawl_core_waiter *w,

@@ -141,7 +141,7 @@ static struct pawl_core_queue *forward_target(struct pawl_core *core,
         (pawl_core_queue_logged(to) && !pawl_core_queue_logged(q)))
         return NULL;
     if (m->body_bytes > to->message_bytes_max || pawl_core_queue_live(to) >= to->messages_max ||
-        to->bytes + pawl_core_message_payload_bytes(m) > to->bytes_max)
+        to->bytes + pawl_core_message_content_bytes(m) > to->bytes_max)
         return NULL;
     return to;
 }
@@ -241,7 +241,7 @@ static void keep_reason(struct pawl_core *core, struct pawl_core_lease *l, const
 static void forward(struct pawl_core *core, uint32_t n, struct pawl_core_queue *to, uint64_t place)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
-    uint32_t bytes = pawl_core_message_payload_bytes(m);
+    uint32_t bytes = pawl_core_message_content_bytes(m);
     if (m->lease) {
         pawl_core_lease_free(core, m->lease);
         m->lease = 0;
@@ -320,6 +320,11 @@ void pawl_core_lease_timer(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+    if (m->grant >> PAWL_EPOCH_SHIFT < core->void_below) {
+        /* Its machine is gone: no failure of anybody, however late this is said. */
+        (void)pawl_core_lease_back(core, n, PAWL_BACK_RELEASED, NULL, 0, NULL, 0);
+        return;
+    }
     if (l->position == PAWL_POSITION_PENDING) {
         /* Not shown yet: time runs from publication. Look again a lease later. */
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);

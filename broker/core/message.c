@@ -199,7 +199,7 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
         core->messages_live++; /* balanced below: a tombstone is not live */
     } else {
         before = pawl_core_message_live_bytes(core, m);
-        q->bytes -= pawl_core_message_payload_bytes(m);
+        q->bytes -= pawl_core_message_content_bytes(m);
         leave(core, q, n, m);
         if (m->state == PAWL_STATE_LEASED && q->waiting_first)
             pawl_core_queue_wake(core, q);
@@ -229,7 +229,7 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
     leave(core, q, n, m);
     if (!pawl_core_terminal(m->state)) {
         core->messages_live--;
-        q->bytes -= pawl_core_message_payload_bytes(m);
+        q->bytes -= pawl_core_message_content_bytes(m);
         if (m->lease) {
             pawl_core_lease_over(core, pawl_core_lease_at(core, m->lease));
             pawl_core_lease_free(core, m->lease);

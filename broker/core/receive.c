@@ -201,7 +201,6 @@ static int check(const struct pawl_cmd_receive *c, bool standing)
 {
     if (c->lease_kind > PAWL_LEASE_DETACHED || (c->flags & ~PAWL_RECEIVE_AT_MOST_ONCE) ||
         c->max == 0 || c->max > (standing ? CREDIT_MAX : PAWL_BATCH_MAX) ||
-        (standing && (c->flags & PAWL_RECEIVE_AT_MOST_ONCE)) ||
         (c->lease_ns && (c->lease_ns < PAWL_LEASE_NS_MIN || c->lease_ns > PAWL_LEASE_NS_MAX)))
         return PAWL_E_INVALID;
     return PAWL_OK;

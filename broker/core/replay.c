@@ -268,7 +268,7 @@ static int fact(struct pawl_core *core, const struct pawl_record_view *v, uint64
     pawl_table_insert(&core->messages_by_id, m->id, n);
     if (r->leased && fact_lease(core, m, n, r, v->rest + v->rest_bytes - r->reason_bytes) != 0)
         return -1;
-    q->bytes += pawl_core_message_payload_bytes(m);
+    q->bytes += pawl_core_message_content_bytes(m);
     pawl_core_message_move(core, n, r->state);
     core->live += pawl_core_message_live_bytes(core, m);
     pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
@@ -406,7 +406,7 @@ static void sort_leases(struct pawl_core *core, struct pawl_core_session *s)
     }
 }
 
-static void start_sessions(struct pawl_core *core, bool same_boot)
+static void start_sessions(struct pawl_core *core)
 {
     for (uint32_t n = 1; n < core->sessions.never_used; n++) {
         struct pawl_core_session *s = pawl_core_session_at(core, n);
@@ -418,7 +418,7 @@ static void start_sessions(struct pawl_core *core, bool same_boot)
         if (s->state == PAWL_SESSION_ENDING) {
             s->ending_next = core->ending_first;
             core->ending_first = n;
-        } else if (!same_boot) {
+        } else if (s->id >> PAWL_EPOCH_SHIFT < core->void_below) {
             pawl_core_session_end(core, s, PAWL_END_GRACE, core->now);
         } else {
             s->detached_at = core->now.time;
@@ -426,6 +426,14 @@ static void start_sessions(struct pawl_core *core, bool same_boot)
                            pawl_add_sat(core->now.time, core->options.session_grace_ns));
         }
     }
+}
+
+void pawl_core_booted(struct pawl_core *core, uint64_t epoch)
+{
+    PAWL_ASSERT(!core->started);
+#ifndef PAWL_BUG_BOOT_FORGOTTEN
+    core->void_below = epoch;
+#endif
 }
 
 int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch, bool same_boot)
@@ -445,8 +453,9 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
     for (uint32_t n = 1; n < core->queues.never_used; n++)
         if (pawl_core_queue_at(core, n)->number == n)
             pawl_core_queue_done_timer(core, pawl_core_queue_at(core, n));
-    start_sessions(core, same_boot);
-    core->void_below = same_boot ? 0 : epoch;
+    if (!same_boot)
+        core->void_below = epoch;
+    start_sessions(core);
     core->void_queue = 1;
     core->budget.limit = core->memory_sends;
     return 0;

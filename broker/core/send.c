@@ -122,7 +122,7 @@ uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec
     m->priority = r->priority;
     m->flags = r->flags & PAWL_RECORD_TTL ? PAWL_MESSAGE_TTL : 0;
     pawl_table_insert(&core->messages_by_id, m->id, n);
-    q->bytes += pawl_core_message_payload_bytes(m);
+    q->bytes += pawl_core_message_content_bytes(m);
     q->counters.sent++;
     bool scheduled = r->flags & PAWL_RECORD_SCHEDULED;
     if (!scheduled)

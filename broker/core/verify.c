@@ -123,7 +123,7 @@ static void verify_message(const struct pawl_core *core, uint32_t n, struct reco
         return;
     }
     r->messages++;
-    r->by_queue_bytes += pawl_core_message_payload_bytes(m);
+    r->by_queue_bytes += pawl_core_message_content_bytes(m);
     r->leases += m->state == PAWL_STATE_LEASED;
     if (m->lease)
         PAWL_ASSERT_REL(pawl_core_lease_at(core, m->lease)->message, ==, n);
