@@ -54,6 +54,7 @@ struct pawl_log_info {
     uint64_t oldest, tail; /* positions */
     uint64_t time_ns;      /* pawl time to go on with: see below */
     bool same_boot;        /* the last block was written in this boot */
+    uint64_t boot_epoch;   /* the first epoch of this boot; 0: the log holds none of another */
     bool clean;            /* it ended with the marker of a clean stop */
     uint64_t records, blocks, bytes;
     uint64_t cut_bytes; /* of a torn tail that was dropped */

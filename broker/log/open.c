@@ -399,6 +399,7 @@ static void fill_info(struct pawl_log_info *info, const struct pawl_recovery *r,
     info->tail = r->tail;
     info->time_ns =
         resume_time(r, o, pawl_hash64(o->boot_id, sizeof o->boot_id, 0), &info->same_boot);
+    info->boot_epoch = info->same_boot ? r->boot_epoch : r->epoch;
     info->clean = (r->last_flags & PAWL_BLOCK_CLEAN) != 0 && r->decision == PAWL_DECIDE_END;
     info->records = r->records;
     info->blocks = r->blocks;

@@ -281,6 +281,9 @@ static int hand_out(struct pawl_recovery *r, const struct pawl_survey_slot *slot
     }
     if (more < 0 || count != block->count)
         return damage_at(r, slot, offset, "its records do not fill it", "its hash is right");
+    if (r->blocks > 0 && block->boot_hash != r->walked_boot)
+        r->boot_epoch = block->epoch;
+    r->walked_boot = block->boot_hash;
     r->records += count;
     r->blocks++;
     r->bytes += block->used_bytes;

@@ -87,6 +87,8 @@ struct pawl_recovery {
     uint64_t epoch;                                /* the highest one seen anywhere */
     uint64_t chain_epoch;                          /* of the last block of the chain */
     uint64_t time_ns, boot_ns, wall_ns, boot_hash; /* of the last block */
+    uint64_t walked_boot;                          /* boot_hash of the last block handed out */
+    uint64_t boot_epoch; /* of the first block of the last block's boot; 0: none of another boot */
     uint32_t last_flags;
     uint64_t records, blocks, bytes;
     enum pawl_decision decision; /* at the tail, or where it was refused */

@@ -197,7 +197,9 @@ int pawl_engine_open(struct pawl_io *io, const struct pawl_engine_options *optio
     e->shift = info->time_ns - options->log.boot_ns; /* wraps below zero; only ever added back */
     e->sealed = e->settled = pawl_log_appended(e->log);
     e->active_at = e->boot;
-    if (core_ensure(e) != 0) {
+    if (core_ensure(e) == 0)
+        pawl_core_booted(e->core, info->boot_epoch);
+    if (!e->core) {
         snprintf(text, PAWL_LOG_TEXT_BYTES, "no memory for the core");
         rc = PAWL_LOG_CANNOT;
     } else if (pawl_core_start(e->core, e->now, info->epoch, info->same_boot) != 0) {

@@ -169,6 +169,8 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
     (void)core, (void)lsn, (void)type, (void)body, (void)bytes;
     return 0;
 }
+void pawl_core_booted(struct pawl_core *core, uint64_t epoch) { (void)core, (void)epoch; }
+void pawl_core_clock(struct pawl_core *core, struct pawl_now now) { (void)core, (void)now; }
 int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch, bool same_boot)
 {
     (void)core, (void)now, (void)epoch, (void)same_boot;
