@@ -243,7 +243,7 @@ struct sim {
     struct pawl_engine *engine;
     uint64_t epoch, epoch_tail, crashes, index;
     uint64_t unsealed_since;
-    bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried;
+    bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried, ends_pending;
     uint32_t full_clear;
     uint64_t crash_in; /* engine calls until the next crash */
     uint64_t slow_until, full_until;
@@ -373,6 +373,7 @@ void sim_model_close(struct sim *w, struct sim_op *op);
 void sim_model_lost(struct sim *w, struct sim_op *op);
 void sim_model_time(struct sim *w);   /* the clock was read */
 void sim_model_timers(struct sim *w); /* all due timers have fired */
+void sim_model_pumped(struct sim *w);
 void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_core_end why,
                            bool attached);
 void sim_model_lane_gone(struct sim *w, struct sim_lane *lane);

@@ -132,7 +132,7 @@ static void submit_receive(struct sim *w, struct sim_lane *lane)
     c.lease_ns = PICK(w, 0, 0, 10 * SIM_MS, SIM_S, 60 * SIM_S);
     c.lease_kind = (uint8_t)PICK(w, PAWL_LEASE_PROCESS, PAWL_LEASE_PROCESS, PAWL_LEASE_HELD,
                                  PAWL_LEASE_DETACHED);
-    c.flags = sim_one_in(w, 12) ? PAWL_RECEIVE_AT_MOST_ONCE : 0;
+    c.flags = !standing && sim_one_in(w, 8) ? PAWL_RECEIVE_AT_MOST_ONCE : 0;
     if (w->liveness) {
         c.wait_ns = 10 * SIM_S;
         c.lease_ns = 60 * SIM_S;

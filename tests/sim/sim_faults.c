@@ -49,7 +49,7 @@ void sim_options_from_seed(struct sim *w)
     o->turns = (uint32_t)PICK(w, 100, 200, 300, 500);
     o->segment_bytes = PICK(w, 65536, 65536, 131072, 262144, 1048576);
     o->max_log_bytes = o->segment_bytes * PICK(w, 6, 8, 16, 64);
-    o->memory_bytes = PICK(w, 16, 64, 64) << 20;
+    o->memory_bytes = PICK(w, 64, 64, 96) << 20;
     o->block_bytes = (uint32_t)PICK(w, 16384, 65536, 262144);
     o->in_flight = 1 + (uint32_t)sim_below(w, 4);
     o->relaxed_window_ns = PICK(w, 0, 1 * SIM_MS, 10 * SIM_MS, 100 * SIM_MS);
@@ -152,6 +152,8 @@ static bool strikes(struct sim *w, enum sim_fault fault)
 
 static struct sim_client *victim(struct sim *w)
 {
+    if (w->client_count == 0)
+        return NULL;
     struct sim_client *c = w->clients[sim_below(w, w->client_count)];
     return c->alive && !c->admin && c->core != NULL ? c : NULL;
 }

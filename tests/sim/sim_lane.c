@@ -314,7 +314,7 @@ static void read_delivery(struct sim *w, struct sim_lane *lane, const uint8_t *d
     SIM_CHECK(w, d.grant > *highest, "grant %" PRIx64 " read after %" PRIx64 " on lane %u", d.grant,
               *highest, lane->uid);
     *highest = d.grant;
-    if (d.deadline == 0)
+    if (d.deadline <= 1)
         return;
     lane->held = sim_grow(lane->held, &lane->held_capacity, lane->held_count, sizeof *lane->held);
     struct sim_held *held = &lane->held[lane->held_count++];

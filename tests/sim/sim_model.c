@@ -292,7 +292,10 @@ static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
 {
     if (way->id != 0 ? way->id != d->message : d->message >> 40 != way->epoch)
         return false;
-    if (way->wall != d->sent_wall_ns)
+    /* deadline 0: at most once; 1: over before it was shown, the library drops it */
+    if (d->deadline > 1 ? way->state != PAWL_STATE_LEASED : way->state == PAWL_STATE_LEASED)
+        return false;
+    if (d->deadline > 1 && way->wall != d->sent_wall_ns)
         return false;
     if (way->loose)
         return d->acquired >= 1;
@@ -935,6 +938,27 @@ void sim_model_timers(struct sim *w)
     }
 }
 
+/* All leases of ended sessions have been given back. */
+void sim_model_pumped(struct sim *w)
+{
+    w->ends_pending = false;
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        struct sim_message *m = w->messages[i];
+        struct sim_set *set = sim_current(m), kept = { 0 };
+        bool any = false;
+        for (uint32_t j = 0; j < set->count && !m->gone; j++)
+            any = any || set->ways[j].ended;
+        if (!any)
+            continue;
+        sim_model_push(w, m);
+        set = sim_current(m);
+        for (uint32_t j = 0; j < set->count; j++)
+            if (!set->ways[j].ended)
+                sim_set_add(w, &kept, &set->ways[j]);
+        set_replace(set, &kept);
+    }
+}
+
 uint64_t sim_model_next(struct sim *w)
 {
     uint64_t next = SIM_NEVER;
@@ -976,7 +1000,7 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
                     if (client->lanes[l]->handle == m->shown_handle)
                         taken = m->shown_end <= client->lanes[l]->head ? SIM_TAKEN : SIM_NOT_TAKEN;
             if (why != PAWL_END_GRACE)
-                set->ways[j].over = true;
+                set->ways[j].over = set->ways[j].ended = w->ends_pending = true;
             else /* its timer may be late, and the client be back before */
                 set->ways[j].from = pawl_min_u64(way.from, w->now.time);
             sim_rules_release(w, m, &way, why, taken, set);
@@ -1026,7 +1050,7 @@ static void after_crash(struct sim *w, struct sim_message *m, struct sim_way *wa
             memset(&way->preds[p], 0, sizeof way->preds[p]);
     if (way->reserve != 0)
         way->reserve = SIM_GRANT_LOST;
-    way->over = way->lapsed = false;
+    way->over = way->lapsed = way->ended = false;
     if (m->queue->options.mode == PAWL_MEMORY) {
         memset(way, 0, sizeof *way);
         way->state = PAWL_STATE_NONE;
@@ -1084,10 +1108,8 @@ void sim_model_restart(struct sim *w, bool same_boot)
         for (uint32_t j = 0; j < set->count; j++) {
             struct sim_way way = set->ways[j];
             if (way.state == PAWL_STATE_LEASED && !same_boot) {
-                struct sim_set released = { 0 };
-                sim_rules_release(w, m, &way, PAWL_END_CLOSED, SIM_NOT_TAKEN, &released);
-                way = released.ways[0];
-                free(released.ways);
+                sim_rules_release(w, m, &way, PAWL_END_CLOSED, SIM_NOT_TAKEN, &kept);
+                way.over = way.ended = w->ends_pending = true;
             } else if (way.state == PAWL_STATE_LEASED) {
                 uint64_t renewed = way.renew_ns ? way.renew_ns : way.lease_ns;
                 way.from = now + pawl_min_u64(way.lease_ns, renewed);

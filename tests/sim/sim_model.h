@@ -41,7 +41,7 @@ struct sim_way {
     bool over;   /* the lease ended with its session or at its time: what follows is a way too */
     bool fresh;  /* `to` becomes certain when all due timers have fired */
     bool lapsed; /* LEASED: that it ran out has been made a way of its own */
-    uint8_t pad[1];
+    bool ended;   /* LEASED: ... with its session or machine; gone when the broker has pumped */
     uint32_t epoch; /* of the send's decision */
     uint32_t client, lane;
     uint32_t pid; /* holder, or who acknowledged */

@@ -83,7 +83,7 @@ void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts
         add(&out->live, alive == set->count, alive != 0, 1);
         out->bytes.min += alive == set->count ? m->body_bytes : 0;
         out->bytes.max +=
-            alive != 0 ? m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes
+            alive != 0 ? m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes + 8
                        : 0;
     }
 }

@@ -98,7 +98,7 @@ static void refuse(struct sim *w, struct sim_set *out, const struct sim_way *way
 
 static void end_lease(struct sim_way *way)
 {
-    way->over = way->lapsed = false;
+    way->over = way->lapsed = way->ended = false;
     way->kind = 0;
     way->client = way->lane = way->pid = 0;
     way->lease_ns = way->renew_ns = 0;
@@ -125,6 +125,8 @@ static void make_dead(struct sim *w, struct sim_way *way, uint8_t reason)
 static void make_ready(struct sim *w, struct sim_way *way, uint64_t from, uint64_t to)
 {
     end_lease(way);
+    if (way->reserve != 0)
+        way->grant = way->reserve = 0; /* granted and given back, and nobody was told */
     way->state = PAWL_STATE_READY;
     way->from = from;
     way->to = to;

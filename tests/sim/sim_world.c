@@ -252,6 +252,8 @@ static int open_once(struct sim *w, struct pawl_log_info *info)
         .effects_max = 65536,
     };
     memcpy(options.log.boot_id, w->boot_id, sizeof w->boot_id);
+    memcpy(options.log.log_id, &w->seed, sizeof w->seed);
+    options.log.log_id[15] = 1;
     const struct pawl_engine_lanes lanes = {
         .ctx = w, .reserve = port_reserve, .write = port_write, .random = port_random
     };
@@ -493,6 +495,11 @@ static bool turn(struct sim *w)
         return false;
     more |= pawl_engine_settle(w->engine);
     sim_model_wrote(w);
+    if (w->ends_pending && !pawl_engine_failed(w->engine)) {
+        if (!pawl_core_pump(pawl_engine_core(w->engine), w->now))
+            sim_model_pumped(w);
+        sim_model_wrote(w);
+    }
     if (pawl_engine_failed(w->engine)) {
         failed(w);
         return false;
