@@ -83,8 +83,10 @@ static void producer_child(void *arg)
             sched_yield(); /* the lag is at its limit: the consumer has the word */
             continue;
         }
+        /* Half of what is open, so that the other half keeps the broker busy meanwhile. */
         int n = bench_must(
-            lane, pawl_poll(lane, answers, BATCH, open < BATCH ? 1 : BATCH / 2, 30 * PAWL_NS_S),
+            lane,
+            pawl_poll(lane, answers, run->b->window, (uint32_t)(open + 1) / 2, 30 * PAWL_NS_S),
             "poll");
         for (int i = 0; i < n; i++)
             bench_must(lane, answers[i].result, "answer to a send");
