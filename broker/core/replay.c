@@ -421,6 +421,8 @@ static void start_sessions(struct pawl_core *core)
         } else if (s->id >> PAWL_EPOCH_SHIFT < core->void_below) {
             pawl_core_session_end(core, s, PAWL_END_GRACE, core->now);
         } else {
+            /* It may have been resumed since without a record of that. */
+            s->epoch = pawl_max_u64(s->epoch, core->options.epoch << 32);
             s->detached_at = core->now.time;
             pawl_timer_arm(&core->wheel, s->timer,
                            pawl_add_sat(core->now.time, core->options.session_grace_ns));
