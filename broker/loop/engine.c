@@ -316,7 +316,8 @@ bool pawl_engine_admits(struct pawl_engine *engine, const struct pawl_cmd *head)
     /* What will be refused needs no room, and must not stand in the way of an ack (L4). */
     if (engine->refusing != PAWL_LIMIT_NONE && head->type == PAWL_CMD_SEND)
         return true;
-    uint64_t need = pawl_core_need(head);
+    /* What is larger than any record is refused by the core, for want of a place to put it. */
+    uint64_t need = pawl_min_u64(pawl_core_need(head), engine->record_bytes_max);
     bool fits = pawl_engine_room(engine) >= need ||
                 (need > engine->block_bytes && pawl_log_admit(engine->log, need));
     if (fits && !(engine->hold_sends && head->type == PAWL_CMD_SEND))
