@@ -202,7 +202,7 @@ static void guessed_tokens(struct pawl_prng *prng)
 {
     struct raw_lane lane;
     int fd = raw_attach(&broker, &lane);
-    uint64_t queue = raw_queue(&lane, "hostile"), id = 0, count = 0;
+    uint64_t queue = raw_queue(&lane, "tokens"), id = 0, count = 0;
     struct pawl_comp_delivery d = { 0 };
     harness_check_rc(raw_answer(&lane, raw_send(&lane, queue, "x", 1), &id, NULL), PAWL_OK);
     harness_check_rc(raw_answer(&lane, raw_receive(&lane, queue, 1), &count, &d), PAWL_OK);
@@ -214,7 +214,9 @@ static void guessed_tokens(struct pawl_prng *prng)
                                      .random = pawl_prng_next(prng) };
         harness_check(raw_submit(&lane, &s, sizeof s));
         int rc = raw_answer(&lane, lane.seq, NULL, NULL);
-        if (rc != PAWL_E_NOT_FOUND && rc != PAWL_E_LEASE_LOST && rc != PAWL_E_FORGOTTEN)
+        /* Of somebody's message that is done, nothing but that is left. */
+        if (rc != PAWL_E_NOT_FOUND && rc != PAWL_E_LEASE_LOST && rc != PAWL_E_FORGOTTEN &&
+            (i % 2 || rc != PAWL_E_ALREADY_ACKED))
             harness_fail("a guessed token: %s", pawl_strname(rc));
     }
     struct pawl_cmd_settle s = {
@@ -495,6 +497,7 @@ int main(void)
     struct pawl_queue_options q = PAWL_QUEUE_OPTIONS_INIT;
     q.max_messages = 1000; /* what hostile sends fill is theirs */
     harness_check_rc(pawl_queue_create(lane, "hostile", &q), PAWL_OK);
+    harness_queue(lane, "tokens", PAWL_DURABLE, PAWL_LEASE_NS_MAX);
     harness_queue(lane, "honest", PAWL_DURABLE, 0);
     pid_t pid = harness_fork(honest, stop);
     goes_on("before");

@@ -297,7 +297,8 @@ static void wrong_options_are_refused(void)
         harness_broker_arg(&b, wrong[i][0]);
         if (wrong[i][1] != NULL)
             harness_broker_arg(&b, wrong[i][1]);
-        refused(&b, 2, wrong[i][0] + 2);
+        /* It names the option, or the file that it was to read. */
+        refused(&b, 2, strcmp(wrong[i][0], "--config") == 0 ? wrong[i][1] : wrong[i][0] + 2);
         harness_check(access(b.dir, F_OK) != 0);
     }
 }
