@@ -88,8 +88,10 @@ struct pawl_head_rec {
     uint64_t epoch;    /* the highest one that has written */
     uint64_t segment;  /* of the last block below position; UINT64_MAX: none yet */
     uint64_t wall_ns;
+    uint8_t log_id[16]; /* so that a lost id file can be made anew */
+    uint64_t segment_bytes;
 };
-_Static_assert(sizeof(struct pawl_head_rec) == 80, "FORMAT.md");
+_Static_assert(sizeof(struct pawl_head_rec) == 104, "FORMAT.md");
 
 /* First page of a slot that is filled with zeros, flushed, and never used since. */
 struct pawl_ready_rec {

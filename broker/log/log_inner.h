@@ -123,6 +123,11 @@ struct pawl_log {
 };
 #define PAWL_NONE32 UINT32_MAX
 
+static inline bool pawl_log_segment_size_ok(uint64_t bytes)
+{
+    return (bytes & (bytes - 1)) == 0 && bytes >= PAWL_LOG_SEGMENT_BYTES_MIN &&
+           bytes <= PAWL_LOG_SEGMENT_BYTES_MAX;
+}
 static inline uint64_t pawl_log_segment_of(const struct pawl_log *log, uint64_t position)
 {
     return position / log->id.segment_bytes;
@@ -138,6 +143,12 @@ static inline uint64_t pawl_log_next_start(const struct pawl_log *log)
     uint64_t s = log->id.segment_bytes;
     return (log->tail + s - 1) / s * s;
 }
+
+/* open.c: id and head, with a text if they cannot be had. An absent log is made unless read_only.
+ */
+int pawl_log_load(struct pawl_io *io, const struct pawl_log_options *options,
+                  struct pawl_log_identity *id, struct pawl_head_rec *head,
+                  char text[PAWL_LOG_TEXT_BYTES]);
 
 /* log.c */
 void pawl_log_fail(struct pawl_log *log, const char *what, uint64_t offset, int error);

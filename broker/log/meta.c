@@ -101,9 +101,7 @@ enum pawl_meta_result pawl_id_read(struct pawl_io *io, int dir, struct pawl_log_
         const struct pawl_id_rec *rec = (void *)(pages + i * PAWL_LOG_PAGE);
         enum pawl_verdict v =
             pawl_page_check(rec, sizeof *rec, PAWL_LOG_MAGIC_ID, PAWL_LOG_ID_SEED, 0);
-        if (v == PAWL_VERDICT_VALID && pawl_is_pow2(rec->segment_bytes) &&
-            rec->segment_bytes >= PAWL_LOG_SEGMENT_BYTES_MIN &&
-            rec->segment_bytes <= PAWL_LOG_SEGMENT_BYTES_MAX) {
+        if (v == PAWL_VERDICT_VALID && pawl_log_segment_size_ok(rec->segment_bytes)) {
             pawl_identity_init(id, rec->log_id, rec->segment_bytes);
             result = PAWL_META_OK;
             break;
@@ -145,6 +143,27 @@ enum pawl_meta_result pawl_head_read(struct pawl_io *io, int dir,
     return result;
 }
 
+enum pawl_meta_result pawl_head_identity(struct pawl_io *io, int dir, struct pawl_log_identity *id,
+                                         int *error)
+{
+    uint8_t *pages;
+    enum pawl_meta_result result = read_pages(io, dir, PAWL_LOG_FILE_HEAD, &pages, error);
+    if (result != PAWL_META_OK)
+        return result;
+    result = PAWL_META_DAMAGED;
+    for (unsigned i = 0; i < 2 && result != PAWL_META_OK; i++) {
+        const struct pawl_head_rec *rec = (void *)(pages + i * PAWL_LOG_PAGE);
+        if (!pawl_log_segment_size_ok(rec->segment_bytes))
+            continue;
+        pawl_identity_init(id, rec->log_id, rec->segment_bytes);
+        if (pawl_page_check(rec, sizeof *rec, PAWL_LOG_MAGIC_HEAD, id->seed, id->tag) ==
+            PAWL_VERDICT_VALID)
+            result = PAWL_META_OK;
+    }
+    pawl_pages_unmap(pages, 2 * PAWL_LOG_PAGE);
+    return result;
+}
+
 /* --- making ---------------------------------------------------------------------------------- */
 
 void pawl_head_fill(void *page, const struct pawl_log_identity *id,
@@ -154,10 +173,12 @@ void pawl_head_fill(void *page, const struct pawl_log_identity *id,
     memset(page, 0, PAWL_LOG_PAGE);
     *rec = *values;
     memset(&rec->top, 0, sizeof rec->top);
+    memcpy(rec->log_id, id->log_id, sizeof rec->log_id);
+    rec->segment_bytes = id->segment_bytes;
     pawl_page_seal(page, sizeof *rec, PAWL_LOG_MAGIC_HEAD, id->seed, id->tag);
 }
 
-static int make_file(struct pawl_io *io, int dir, const char *name, const void *pages)
+int pawl_make_pages(struct pawl_io *io, int dir, const char *name, const void *pages)
 {
     bool direct;
     int fd = io->ops->file_open(io, dir, name, O_RDWR | O_CREAT, 0600, true, &direct);
@@ -180,12 +201,21 @@ int pawl_meta_create(struct pawl_io *io, int dir, const struct pawl_log_identity
         pawl_head_fill(pages + i * PAWL_LOG_PAGE, id,
                        &(struct pawl_head_rec){
                            .generation = i, .segment = PAWL_LOG_NONE, .wall_ns = wall_ns });
-    int rc = make_file(io, dir, PAWL_LOG_FILE_HEAD, pages);
+    int rc = pawl_make_pages(io, dir, PAWL_LOG_FILE_HEAD, pages);
     if (rc == 0)
         rc = io->ops->file_flush(io, dir);
-    if (rc)
-        goto out;
-    memset(pages, 0, 2 * PAWL_LOG_PAGE);
+    if (rc == 0)
+        rc = pawl_id_create(io, dir, id, wall_ns);
+    pawl_pages_unmap(pages, 2 * PAWL_LOG_PAGE);
+    return rc;
+}
+
+int pawl_id_create(struct pawl_io *io, int dir, const struct pawl_log_identity *id,
+                   uint64_t wall_ns)
+{
+    uint8_t *pages = pawl_pages_map(2 * PAWL_LOG_PAGE);
+    if (!pages)
+        return -ENOMEM;
     for (unsigned i = 0; i < 2; i++) {
         struct pawl_id_rec *rec = (void *)(pages + i * PAWL_LOG_PAGE);
         memcpy(rec->log_id, id->log_id, sizeof rec->log_id);
@@ -193,14 +223,13 @@ int pawl_meta_create(struct pawl_io *io, int dir, const struct pawl_log_identity
         rec->made_wall_ns = wall_ns;
         pawl_page_seal(rec, sizeof *rec, PAWL_LOG_MAGIC_ID, PAWL_LOG_ID_SEED, 0);
     }
-    rc = make_file(io, dir, PAWL_LOG_FILE_ID_TMP, pages);
+    int rc = pawl_make_pages(io, dir, PAWL_LOG_FILE_ID_TMP, pages);
     if (rc == 0)
         rc = io->ops->file_rename(io, dir, PAWL_LOG_FILE_ID_TMP, PAWL_LOG_FILE_ID);
 #ifndef PAWL_BUG_NO_DIR_FLUSH
     if (rc == 0)
         rc = io->ops->file_flush(io, dir);
 #endif
-out:
     pawl_pages_unmap(pages, 2 * PAWL_LOG_PAGE);
     return rc;
 }

@@ -29,6 +29,14 @@ enum pawl_meta_result pawl_head_read(struct pawl_io *io, int dir,
  * then the next start does all of it again. 0 or -errno. */
 int pawl_meta_create(struct pawl_io *io, int dir, const struct pawl_log_identity *id,
                      uint64_t wall_ns);
+/* The id file alone, over whatever is there. */
+int pawl_id_create(struct pawl_io *io, int dir, const struct pawl_log_identity *id,
+                   uint64_t wall_ns);
+/* Who the log is by what its head says: for the repair of a lost id file. */
+enum pawl_meta_result pawl_head_identity(struct pawl_io *io, int dir, struct pawl_log_identity *id,
+                                         int *error);
+/* A file of two pages, durable but for its name. 0 or -errno. */
+int pawl_make_pages(struct pawl_io *io, int dir, const char *name, const void *pages);
 /* Fills a page of the head file. */
 void pawl_head_fill(void *page, const struct pawl_log_identity *id,
                     const struct pawl_head_rec *values);

@@ -75,7 +75,7 @@ static int load_id(struct pawl_io *io, const struct pawl_log_options *o,
         snprintf(text, PAWL_LOG_TEXT_BYTES,
                  "damage: the file '" PAWL_LOG_FILE_ID "' of the log is missing but its segments "
                  "are there. Nothing was changed. Put it back from a copy, or 'pawl log repair "
-                 "--accept-loss' makes it anew from what the segments say");
+                 "--accept-loss' makes it anew from what the head file says");
         return PAWL_LOG_DAMAGE;
     }
     if (!names.id) {
@@ -101,7 +101,7 @@ static int load_id(struct pawl_io *io, const struct pawl_log_options *o,
         snprintf(text, PAWL_LOG_TEXT_BYTES,
                  "damage: both copies in the file '" PAWL_LOG_FILE_ID "' of the log are damaged. "
                  "Nothing was changed. Put it back from a copy, or 'pawl log repair "
-                 "--accept-loss' makes it anew from what the segments say");
+                 "--accept-loss' makes it anew from what the head file says");
         return PAWL_LOG_DAMAGE;
     }
 }
@@ -132,6 +132,14 @@ static int load_head(struct pawl_io *io, int dir, const struct pawl_log_identity
                  "or 'pawl log repair --accept-loss' takes what the segments hold");
         return PAWL_LOG_DAMAGE;
     }
+}
+
+int pawl_log_load(struct pawl_io *io, const struct pawl_log_options *options,
+                  struct pawl_log_identity *id, struct pawl_head_rec *head,
+                  char text[PAWL_LOG_TEXT_BYTES])
+{
+    int rc = load_id(io, options, id, text);
+    return rc ? rc : load_head(io, options->dir, id, head, text);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -320,8 +328,7 @@ static int begin_epoch(struct pawl_log *log, uint64_t time_ns, char *text)
 static int check_options(const struct pawl_log_options *o, char *text)
 {
     const char *wrong = NULL;
-    if (!pawl_is_pow2(o->segment_bytes) || o->segment_bytes < PAWL_LOG_SEGMENT_BYTES_MIN ||
-        o->segment_bytes > PAWL_LOG_SEGMENT_BYTES_MAX)
+    if (!pawl_log_segment_size_ok(o->segment_bytes))
         wrong = "segment size: a power of two, 64 KiB to 1 GiB";
     else if (!pawl_is_pow2(o->block_bytes) || o->block_bytes < 2 * PAWL_LOG_PAGE ||
              o->block_bytes > (16u << 20))
@@ -418,18 +425,14 @@ int pawl_log_open(struct pawl_io *io, const struct pawl_log_options *options,
     };
     int rc = check_options(options, text);
     if (rc == PAWL_LOG_OK)
-        rc = load_id(io, options, &r.id, text);
-    if (rc == PAWL_LOG_OK)
-        rc = load_head(io, options->dir, &r.id, &r.head, text);
+        rc = pawl_log_load(io, options, &r.id, &r.head, text);
     if (rc)
         return rc;
     memset(info, 0, sizeof *info);
     info->segment_bytes = r.id.segment_bytes;
     info->record_bytes_max = (uint32_t)(large_block(options, r.id.segment_bytes) -
                                         PAWL_BLOCK_HEADER - 8 - PAWL_LOG_RECORD_HEAD);
-    rc = pawl_recovery_survey(&r);
-    if (rc == PAWL_LOG_OK)
-        rc = pawl_recovery_walk(&r);
+    rc = pawl_recovery_run(&r);
     if (rc) {
         snprintf(text, PAWL_LOG_TEXT_BYTES, "%s", r.text);
         pawl_recovery_fini(&r);

@@ -67,12 +67,15 @@ static int damage_at(struct pawl_recovery *r, const struct pawl_survey_slot *slo
 {
     r->decision = PAWL_DECIDE_DAMAGE;
     r->why = why;
+    r->damage_file = slot->number;
+    r->damage_offset = offset;
+    r->damage_position = slot->segment * r->id.segment_bytes + offset;
     char name[16];
     pawl_slot_name(name, slot->number);
     snprintf(r->text, sizeof r->text,
              "damage in %s at offset %" PRIu64 " (position %" PRIu64 "): %s; %s. Nothing was "
              "changed. 'pawl log verify' shows more; 'pawl log repair --accept-loss' cuts here",
-             name, offset, slot->segment * r->id.segment_bytes + offset, what, why);
+             name, offset, r->damage_position, what, why);
     return PAWL_LOG_DAMAGE;
 }
 
@@ -80,6 +83,13 @@ static int missing(struct pawl_recovery *r, uint64_t segment)
 {
     r->decision = PAWL_DECIDE_DAMAGE;
     r->why = "a segment is missing";
+    r->damage_file = 0;
+    r->damage_offset = 0;
+    r->damage_position = segment * r->id.segment_bytes;
+    for (uint64_t s = segment + 1; r->newest != PAWL_LOG_NONE && s <= r->newest; s++) {
+        if (r->next_valid == PAWL_LOG_NONE && pawl_recovery_slot(r, s))
+            r->next_valid = s * r->id.segment_bytes;
+    }
     /* It may be there, with a first block that nobody can know it by. */
     char suspect[64] = "";
     for (uint32_t i = 0; i < r->slot_count && !suspect[0]; i++) {
@@ -199,7 +209,7 @@ static int survey_slot(struct pawl_recovery *r, struct pawl_survey_slot *slot)
 
 int pawl_recovery_survey(struct pawl_recovery *r)
 {
-    r->newest = PAWL_LOG_NONE;
+    r->newest = r->next_valid = PAWL_LOG_NONE;
     r->epoch = r->head.epoch;
     int rc = pawl_reader_init(&r->reader, r->io);
     if (rc)
@@ -274,6 +284,7 @@ static int hand_out(struct pawl_recovery *r, const struct pawl_survey_slot *slot
         if (r->replay &&
             r->replay(r->ctx, record.lsn, record.type, record.body, record.bytes) != 0) {
             char what[80];
+            r->senseless = true;
             snprintf(what, sizeof what, "the record at position %" PRIu64 " of type %u", record.lsn,
                      record.type);
             return damage_at(r, slot, offset, what, "it makes no sense after those before it");
@@ -299,6 +310,10 @@ static int walk_segment(struct pawl_recovery *r, struct pawl_survey_slot *slot, 
     uint64_t start = slot->segment * r->id.segment_bytes, offset = 0;
     while (offset < r->id.segment_bytes) {
         const struct pawl_block_rec *block;
+        if (r->limited && start + offset >= r->limit) {
+            stop->verdict = PAWL_VERDICT_ZERO;
+            break;
+        }
         int error = pawl_reader_block(&r->reader, &r->id, offset, &stop->verdict, &block);
         if (error)
             return cannot(r, "reading a segment", error);
@@ -342,6 +357,8 @@ static uint32_t judge(struct pawl_recovery *r, const struct pawl_block_rec *bloc
     if (block->position != position)
         return block->position >= x ? PAWL_EV_MISPLACED : 0; /* older: left in a reused slot */
     r->epoch = pawl_max_u64(r->epoch, block->epoch);
+    if (position > x)
+        r->next_valid = pawl_min_u64(r->next_valid, position);
     uint64_t end = (position + pawl_block_total(block->used_bytes)) % r->id.segment_bytes;
     remains->valid_end = end ? end : r->id.segment_bytes;
     if (position == x)
@@ -393,6 +410,10 @@ static int look_behind(struct pawl_recovery *r, struct pawl_survey_slot *slot,
 static int decide_tail(struct pawl_recovery *r, struct pawl_survey_slot *slot,
                        const struct chain *chain, const struct stop *stop)
 {
+    if (r->limited) {
+        r->decision = PAWL_DECIDE_END;
+        return PAWL_LOG_OK;
+    }
     uint32_t evidence = r->head.position > r->tail ? PAWL_EV_HEAD_BEYOND : 0;
     struct remains remains = { 0 };
     if (slot) {
@@ -487,28 +508,43 @@ static int cross(struct pawl_recovery *r, struct pawl_survey_slot *slot, const s
     const struct pawl_decision_row *row = pawl_decide(evidence);
     if (row->decision == PAWL_DECIDE_NEXT)
         return PAWL_LOG_OK;
+    r->next_valid = next->segment * r->id.segment_bytes;
     return damage_at(r, slot, stop->offset, pawl_verdict_name(stop->verdict), row->why);
+}
+
+int pawl_recovery_look(struct pawl_recovery *r)
+{
+    struct chain chain = { 0 };
+    struct stop stop;
+    if (r->limited && r->newest != PAWL_LOG_NONE)
+        r->newest = r->limit ? pawl_min_u64(r->newest, (r->limit - 1) / r->id.segment_bytes)
+                             : PAWL_LOG_NONE;
+    if (r->newest == PAWL_LOG_NONE)
+        return PAWL_LOG_OK;
+    /* The last block of the newest segment says where the log begins. */
+    struct pawl_survey_slot *slot = pawl_recovery_slot(r, r->newest);
+    if (!slot)
+        return missing(r, r->newest);
+    int rc = slot_open(r, slot);
+    if (rc == PAWL_LOG_OK)
+        rc = walk_segment(r, slot, false, &chain, &stop);
+    slot_close(r, slot);
+    return rc;
 }
 
 int pawl_recovery_walk(struct pawl_recovery *r)
 {
     struct chain chain = { 0 };
     struct stop stop = { 0 };
-    if (r->newest == PAWL_LOG_NONE)
+    struct pawl_survey_slot *slot;
+    int rc = pawl_recovery_look(r);
+    if (rc == PAWL_LOG_OK && r->newest == PAWL_LOG_NONE)
         return decide_tail(r, NULL, &chain, &stop);
-
-    /* The last block of the newest segment says where the log begins. */
-    struct pawl_survey_slot *slot = pawl_recovery_slot(r, r->newest);
-    int rc = slot_open(r, slot);
-    if (rc == PAWL_LOG_OK)
-        rc = walk_segment(r, slot, false, &chain, &stop);
-    slot_close(r, slot);
     if (rc == PAWL_LOG_OK)
         rc = check_segments(r);
     if (rc)
         return rc;
 
-    chain = (struct chain){ 0 };
     for (uint64_t s = r->oldest / r->id.segment_bytes; s <= r->newest; s++) {
         uint64_t oldest = r->oldest;
         slot = pawl_recovery_slot(r, s);
@@ -529,4 +565,88 @@ int pawl_recovery_walk(struct pawl_recovery *r)
     r->chain_epoch = chain.epoch;
     r->epoch = pawl_max_u64(r->epoch, chain.epoch);
     return PAWL_LOG_OK;
+}
+
+/* --- beside a broker that writes ------------------------------------------------------------- */
+
+/* Forgets what was found, to look again. */
+static void reset(struct pawl_recovery *r)
+{
+    struct pawl_recovery fresh = { .io = r->io,
+                                   .dir = r->dir,
+                                   .read_only = r->read_only,
+                                   .id = r->id,
+                                   .head = r->head,
+                                   .replay = r->replay,
+                                   .block = r->block,
+                                   .ctx = r->ctx,
+                                   .limited = r->limited,
+                                   .limit = r->limit };
+    pawl_recovery_fini(r);
+    *r = fresh;
+}
+
+static int survey_and_walk(struct pawl_recovery *r)
+{
+    int rc = pawl_recovery_survey(r);
+    return rc ? rc : pawl_recovery_walk(r);
+}
+
+#define LOOKS_MAX 20
+
+static int look_again_and_again(struct pawl_recovery *r)
+{
+    uint64_t damaged_before = PAWL_LOG_NONE;
+    int rc = PAWL_LOG_DAMAGE;
+    for (unsigned i = 0; i < LOOKS_MAX && rc == PAWL_LOG_DAMAGE; i++) {
+        if (i > 0)
+            reset(r);
+        rc = survey_and_walk(r);
+        if (rc == PAWL_LOG_DAMAGE) {
+            if (damaged_before == r->damage_position)
+                break; /* it stays where it is, so it is no tail that moves */
+            damaged_before = r->damage_position;
+        }
+    }
+    return rc;
+}
+
+int pawl_recovery_run(struct pawl_recovery *r)
+{
+    if (!r->read_only || r->limited)
+        return survey_and_walk(r);
+    pawl_log_replay *replay = r->replay;
+    pawl_walk_block *block = r->block;
+    r->replay = NULL;
+    r->block = NULL;
+    int rc = look_again_and_again(r);
+    r->replay = replay;
+    r->block = block;
+    if (rc != PAWL_LOG_OK || (!replay && !block))
+        return rc;
+    enum pawl_decision decision = r->decision;
+    uint64_t cut_bytes = r->cut_bytes;
+    const char *why = r->why;
+    r->limit = r->tail;
+    r->limited = true;
+    reset(r);
+    rc = survey_and_walk(r);
+    r->limited = false;
+    if (rc == PAWL_LOG_DAMAGE && !r->senseless) {
+        /* What was whole a moment ago: the beginning was given back and written over? */
+        r->replay = NULL;
+        r->block = NULL;
+        reset(r);
+        rc = look_again_and_again(r);
+        if (rc == PAWL_LOG_OK) {
+            snprintf(r->text, sizeof r->text,
+                     "the broker reused a segment while it was being read: try again");
+            rc = PAWL_LOG_CANNOT;
+        }
+        return rc;
+    }
+    r->decision = decision;
+    r->cut_bytes = cut_bytes;
+    r->why = why;
+    return rc;
 }

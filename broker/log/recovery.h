@@ -78,6 +78,8 @@ struct pawl_recovery {
     pawl_log_replay *replay;
     pawl_walk_block *block;
     void *ctx;
+    bool limited; /* look at nothing from `limit` on, and call that the end */
+    uint64_t limit;
 
     /* found: */
     uint64_t oldest; /* position */
@@ -96,11 +98,23 @@ struct pawl_recovery {
     uint64_t cut_bytes; /* CUT: of torn blocks */
     uint64_t clear_end; /* CUT: clear [tail, clear_end) of the newest segment */
     bool reused;        /* the newest segment's slot held older blocks */
+    /* DAMAGE: */
+    uint32_t damage_file; /* slot number; 0: a whole segment is missing */
+    uint64_t damage_offset, damage_position;
+    bool senseless;      /* whole, but its reader refused a record of it */
+    uint64_t next_valid; /* position of a valid block behind it; NONE */
     char text[PAWL_LOG_TEXT_BYTES];
 };
 
+/* Survey and walk. With read_only a broker may be writing meanwhile: damage counts only when a
+ * second look finds it at the same place, and records are handed out up to where the first look
+ * found the end. */
+int pawl_recovery_run(struct pawl_recovery *r);
+
 /* Opens and reads the slots. pawl_log_result. */
 int pawl_recovery_survey(struct pawl_recovery *r);
+/* Where the log begins and ends, by its newest segment alone: oldest and tail. */
+int pawl_recovery_look(struct pawl_recovery *r);
 /* Walks and decides. PAWL_LOG_OK, _DAMAGE (text says what and where), _CANNOT (version, errors). */
 int pawl_recovery_walk(struct pawl_recovery *r);
 /* Closes what survey opened, but for descriptors taken over (fd set to -1). */
