@@ -106,6 +106,8 @@ static struct pawl_core *make(struct core_shell *s)
     return core;
 }
 
+void core_shell_core(struct core_shell *s) { s->core = make(s); }
+
 /* --- lives ----------------------------------------------------------------------------------- */
 
 void core_init_options(struct core_shell *s, const struct pawl_core_options *options)

@@ -58,6 +58,8 @@ void core_end(struct core_shell *s);
 /* The same check without the end. */
 void core_check(struct core_shell *s);
 void core_fini(struct core_shell *s);
+/* A new core that has not started, for a test that feeds it itself. */
+void core_shell_core(struct core_shell *s);
 /* The broker dies and comes back with this log: a new core, epoch + 1. Lanes are gone. */
 void core_restart(struct core_shell *s, bool same_boot);
 /* Forgets records from this one on, as a crash that the disk had not seen them. */
