@@ -157,6 +157,7 @@ void bench_say(const struct bench *b, const char *format, ...)
 /* --- the scenarios --------------------------------------------------------------------------- */
 
 void bench_limits(const struct bench *b);
+void bench_path(const struct bench *b);
 void bench_durable(const struct bench *b);
 void bench_throughput(const struct bench *b);
 void bench_recover(const struct bench *b);

@@ -21,6 +21,7 @@ struct scenario {
 static const struct scenario scenarios[] = {
     { "limits", "what the machine can do: cache line, bare ring, bare device, futex, copy",
       bench_limits },
+    { "path", "the broker's own code, without clients, wake-ups and shared lines", bench_path },
     { "durable", "one durable send at a time beside the bare device; 16 producers", bench_durable },
     { "throughput", "full lives (send, receive, ack) a second", bench_throughput },
     { "recover", "seconds and MB/s to open a log after a crash", bench_recover },
