@@ -348,7 +348,8 @@ static int resolve(struct pawl_core *core)
             continue;
         if (!s->known)
             return -1;
-        for (uint32_t i = 0; i < PAWL_LANES_MAX; i++)
+        /* Of one that ends the windows are gone: only its leases were still to be given back. */
+        for (uint32_t i = 0; i < PAWL_LANES_MAX && s->state != PAWL_SESSION_ENDING; i++)
             if (s->lanes[i] && !pawl_core_lane_at(core, s->lanes[i])->known)
                 return -1;
     }
