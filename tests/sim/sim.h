@@ -37,6 +37,9 @@
 #define SIM_MS PAWL_NS_MS
 #define SIM_S PAWL_NS_S
 #define SIM_HOUR (3600 * SIM_S)
+/* Timers fire with a precision of milliseconds (semantics 14): never early, so much late. Commands
+ * are judged by the exact time. */
+#define SIM_TICK (2 * SIM_MS)
 
 enum sim_fault {
     SIM_KILL,        /* SIGKILL of the broker between any two of its calls */
@@ -107,7 +110,7 @@ struct sim_op {
     uint64_t value, lsn;
     /* RECEIVE and SUBSCRIBE */
     struct sim_queue *queues[PAWL_QUEUES_A_RECEIVE_MAX];
-    uint32_t queue_count, delivered, max;
+    uint32_t queue_count, delivered, delivered_now, max; /* now: since it was last taken */
     uint64_t wait_ns, lease_ns;
     uint8_t lease_kind;
     bool amo, stopped, interrupted; /* interrupted: the lane was re-attached meanwhile */
@@ -166,7 +169,7 @@ struct sim_lane {
 struct sim_client {
     uint32_t number; /* unique in the run; pid = 1000 + number */
     uint32_t uid, pid;
-    uint64_t session, epoch, detached_at;
+    uint64_t session, epoch, epoch_logged, detached_at;
     uint8_t secret[16];
     struct pawl_core_session *core; /* NULL: not attached */
     struct sim_lane *lanes[SIM_LANES_MAX];
@@ -243,7 +246,8 @@ struct sim {
     struct pawl_engine *engine;
     uint64_t epoch, epoch_tail, crashes, index;
     uint64_t unsealed_since;
-    bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried, ends_pending;
+    bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried,
+        ends_pending;
     uint32_t full_clear;
     uint64_t crash_in; /* engine calls until the next crash */
     uint64_t slow_until, full_until;

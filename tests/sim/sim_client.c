@@ -559,8 +559,9 @@ void sim_client_attach(struct sim *w, struct sim_client *client)
     }
     SIM_CHECK(w, rc == PAWL_OK, "client %u attaches: %s", client->number, pawl_strname(rc));
     uint64_t epoch = pawl_core_session_epoch(client->core);
-    SIM_CHECK(w, fresh || epoch > client->epoch, "session epoch %" PRIu64 " after %" PRIu64, epoch,
-              client->epoch);
+    /* An epoch enters the log with the first record under it. */
+    SIM_CHECK(w, fresh || epoch > client->epoch_logged, "session epoch %" PRIu64 " after %" PRIu64,
+              epoch, client->epoch_logged);
     client->epoch = epoch;
     client->detached = client->graced = false;
     if (fresh) {

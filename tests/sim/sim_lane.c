@@ -172,6 +172,7 @@ bool sim_lane_take(struct sim *w, struct sim_lane *lane)
         w->totals->operations++;
     }
     op->state = SIM_OP_TAKEN;
+    op->delivered_now = 0;
     lane->submit++;
     lane->answers_reserved += answer;
     sim_note(w, "take op %u %s lane %u seq %" PRIu64 "%s m%u", op->number, sim_type_name(op->type),

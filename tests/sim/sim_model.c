@@ -79,6 +79,8 @@ void sim_model_dump(struct sim *w, const struct sim_message *m)
     }
 }
 
+static void derive(struct sim *w, struct sim_message *m);
+
 void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void *ctx,
                       const char *what)
 {
@@ -103,6 +105,11 @@ void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void
         }
     }
     m->changed = w->index;
+    /* What was thrown out was true then; it may still come. */
+    struct sim_set *set = sim_current(m);
+    for (uint32_t j = 0; j < set->count; j++)
+        set->ways[j].lapsed = set->ways[j].released = false;
+    derive(w, m);
 }
 
 /* --- sends ----------------------------------------------------------------------------------- */
@@ -279,6 +286,7 @@ void sim_model_reserve(struct sim *w, struct sim_lane *lane, uint32_t bytes)
                 continue;
             next.reserve = index;
             sim_set_add(w, set, &next);
+            m->changed = index;
         }
     }
 }
@@ -286,6 +294,7 @@ void sim_model_reserve(struct sim *w, struct sim_lane *lane, uint32_t bytes)
 struct shown {
     const struct pawl_comp_delivery *d;
     uint64_t reserve;
+    uint32_t lane;
 };
 
 static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
@@ -295,7 +304,9 @@ static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
     /* deadline 0: at most once; 1: over before it was shown, the library drops it */
     if (d->deadline > 1 ? way->state != PAWL_STATE_LEASED : way->state == PAWL_STATE_LEASED)
         return false;
-    if (d->deadline > 1 && way->wall != d->sent_wall_ns)
+    if (d->deadline > 1 && (way->wall != d->sent_wall_ns || way->kind != d->lease_kind))
+        return false;
+    if (way->seq != d->seq || way->grant_epoch != d->grant >> 40)
         return false;
     if (way->loose)
         return d->acquired >= 1;
@@ -306,7 +317,7 @@ static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
 static bool keep_shown(void *ctx, const struct sim_way *way)
 {
     const struct shown *s = ctx;
-    return way->reserve == s->reserve && fits(s->d, way);
+    return way->reserve == s->reserve && way->lane == s->lane && fits(s->d, way);
 }
 
 static bool keep_again(void *ctx, const struct sim_way *way)
@@ -501,7 +512,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
                                      lane->receive->amo) ||
                   lane->receive == NULL || lane->receive->seq != d->seq,
               "m%u: delivered in the other mode of receipt", m->number);
-    struct shown s = { .d = d };
+    struct shown s = { .d = d, .lane = lane->uid };
     struct sim_set *set = sim_current(m);
     bool again = false;
     for (uint32_t i = 0; i < set->count; i++) {
@@ -545,7 +556,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     for (uint32_t i = 0; i < m->stand_count; i++)
         for (uint32_t j = 0; j < m->stands[i].set.count; j++) {
             struct sim_way *way = &m->stands[i].set.ways[j];
-            if (!again && way->reserve != s.reserve)
+            if (!again && (way->reserve != s.reserve || way->lane != lane->uid))
                 continue; /* an older stand of a relaxed queue */
             if (again && way->grant != d->grant)
                 continue;
@@ -570,9 +581,10 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     check_leased(w, m->queue, lane, d->seq);
     if (lane->receive != NULL && lane->receive->seq == d->seq) {
         lane->receive->delivered++;
+        lane->receive->delivered_now++;
         SIM_CHECK(w,
                   lane->receive->type == PAWL_CMD_SUBSCRIBE ||
-                      lane->receive->delivered <= lane->receive->max,
+                      lane->receive->delivered_now <= lane->receive->max,
                   "receive of %u got %u", lane->receive->max, lane->receive->delivered);
     }
 }
@@ -646,7 +658,7 @@ static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uin
             break;
         SIM_CHECK(w, value >= 1 && value <= op->max, "receive of %u ends with %" PRIu64, op->max,
                   value);
-        SIM_CHECK(w, op->interrupted ? value >= op->delivered : value == op->delivered,
+        SIM_CHECK(w, op->interrupted ? value >= op->delivered_now : value == op->delivered,
                   "receive op %u ends with %" PRIu64 ", delivered %u", op->number, value,
                   op->delivered);
         break;
@@ -787,6 +799,8 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
     if (result == PAWL_OK && lsn != 0 && lsn < pawl_log_durable(pawl_engine_log(w->engine))) {
         op->lane->client->known = true;
         if (!op->resubmit)
+            op->lane->client->epoch_logged = op->lane->client->epoch;
+        if (!op->resubmit)
             w->pawl_seen = pawl_max_u64(w->pawl_seen, op->time);
     }
     struct pawl_cmd head;
@@ -868,39 +882,51 @@ void sim_model_lost(struct sim *w, struct sim_op *op)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
+/* Leases that are over make ways of what follows. */
+static void derive(struct sim *w, struct sim_message *m)
+{
+    uint64_t now = w->now.time;
+    struct sim_set *set = sim_current(m);
+    uint32_t count = set->count;
+    for (uint32_t j = 0; j < set->count; j++) {
+        struct sim_way way = set->ways[j];
+        if (way.state == PAWL_STATE_LEASED && way.end_why != 0 && !way.released) {
+            set->ways[j].released = true;
+            sim_rules_release(w, m, &way, (enum pawl_core_end)(way.end_why - 1),
+                              (enum sim_taken)way.end_taken, set);
+        }
+        if (way.state == PAWL_STATE_LEASED && !way.ended && now >= way.from) {
+            set->ways[j].over = now >= way.to;
+            set->ways[j].lapsed = true;
+            if (!way.lapsed)
+                sim_rules_expire(w, m, &way, set);
+        } else if (way.state == PAWL_STATE_READY && now >= way.ttl_end) {
+            way.state = PAWL_STATE_EXPIRED;
+            way.from = way.to = way.ttl_end;
+            way.ready_index = 0;
+            way.fresh = false;
+            sim_set_add(w, set, &way);
+        }
+    }
+    if (set->count != count)
+        m->changed = w->index;
+}
+
 /* What ends by its time, may end from now on. */
 void sim_model_time(struct sim *w)
 {
-    uint64_t now = w->now.time;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
-        if (m->gone)
-            continue;
-        struct sim_set *set = sim_current(m);
-        for (uint32_t j = 0; j < set->count; j++) {
-            struct sim_way way = set->ways[j];
-            if (way.state == PAWL_STATE_LEASED && !way.over && now >= way.from) {
-                set->ways[j].over = now >= way.to;
-                set->ways[j].lapsed = true;
-                if (!way.lapsed)
-                    sim_rules_expire(w, m, &way, set);
-            } else if (way.state == PAWL_STATE_READY && now >= way.ttl_end) {
-                way.state = PAWL_STATE_EXPIRED;
-                way.from = way.to = way.ttl_end;
-                way.ready_index = 0;
-                way.fresh = false;
-                sim_set_add(w, set, &way);
-            }
-        }
-    }
+    for (uint32_t i = 0; i < w->message_count; i++)
+        if (!w->messages[i]->gone)
+            derive(w, w->messages[i]);
 }
 
 static bool timely(struct sim *w, struct sim_way *way)
 {
     uint64_t now = w->now.time;
-    if (way->state == PAWL_STATE_LEASED && way->reserve == 0 && now >= way->to)
+    if (way->state == PAWL_STATE_LEASED && way->reserve == 0 &&
+        now >= pawl_add_sat(way->to, SIM_TICK))
         return false;
-    return way->state != PAWL_STATE_READY || now < way->ttl_end;
+    return way->state != PAWL_STATE_READY || now < pawl_add_sat(way->ttl_end, SIM_TICK);
 }
 
 /* Nothing that was due is left. */
@@ -914,9 +940,11 @@ void sim_model_timers(struct sim *w)
         struct sim_set *set = sim_current(m);
         bool moves = false;
         for (uint32_t j = 0; j < set->count; j++)
-            moves = moves || !timely(w, &set->ways[j]) || set->ways[j].fresh ||
+            moves = moves || !timely(w, &set->ways[j]) ||
+                    (set->ways[j].fresh &&
+                     now >= pawl_add_sat(set->ways[j].from - set->ways[j].step_ns, SIM_TICK)) ||
                     (set->ways[j].state == PAWL_STATE_READY && set->ways[j].ready_index == 0 &&
-                     now >= set->ways[j].to);
+                     now >= pawl_add_sat(set->ways[j].to, SIM_TICK));
         if (!moves)
             continue;
         sim_model_push(w, m);
@@ -926,11 +954,12 @@ void sim_model_timers(struct sim *w)
             struct sim_way way = set->ways[j];
             if (!timely(w, &way))
                 continue;
-            if (way.fresh) {
+            if (way.fresh && now >= pawl_add_sat(way.from - way.step_ns, SIM_TICK)) {
                 way.fresh = false;
                 way.to = now + way.step_ns + way.step_ns / 10;
             }
-            if (way.state == PAWL_STATE_READY && way.ready_index == 0 && now >= way.to)
+            if (way.state == PAWL_STATE_READY && way.ready_index == 0 &&
+                now >= pawl_add_sat(way.to, SIM_TICK))
                 way.ready_index = w->index;
             sim_set_add(w, &kept, &way);
         }
@@ -999,12 +1028,16 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
                 for (uint32_t l = 0; l < client->lane_count; l++)
                     if (client->lanes[l]->handle == m->shown_handle)
                         taken = m->shown_end <= client->lanes[l]->head ? SIM_TAKEN : SIM_NOT_TAKEN;
+            struct sim_way *ended = &set->ways[j];
+            ended->end_why = (uint8_t)(why + 1);
+            ended->end_taken = (uint8_t)taken;
+            ended->end_at = w->now.time;
             if (why != PAWL_END_GRACE)
-                set->ways[j].over = set->ways[j].ended = w->ends_pending = true;
+                ended->over = ended->ended = w->ends_pending = true;
             else /* its timer may be late, and the client be back before */
-                set->ways[j].from = pawl_min_u64(way.from, w->now.time);
-            sim_rules_release(w, m, &way, why, taken, set);
+                ended->from = pawl_min_u64(way.from, w->now.time);
         }
+        derive(w, m);
     }
     for (uint32_t l = 0; l < client->lane_count; l++)
         client->lanes[l]->reserve_count = 0;
@@ -1029,8 +1062,11 @@ void sim_model_lane_gone(struct sim *w, struct sim_lane *lane)
                     way.reserve = SIM_GRANT_LOST;
                     if (way.state == PAWL_STATE_LEASED && way.kind != PAWL_LEASE_HELD)
                         way.from = w->now.time;
-                    if (way.state == PAWL_STATE_LEASED)
+                    if (way.state == PAWL_STATE_LEASED) {
+                        way.end_at = w->now.time;
                         sim_rules_release(w, m, &way, PAWL_END_CLOSED, SIM_NOT_TAKEN, &kept);
+                        way.end_at = 0;
+                    }
                 }
                 sim_set_add(w, &kept, &way);
             }
@@ -1050,7 +1086,10 @@ static void after_crash(struct sim *w, struct sim_message *m, struct sim_way *wa
             memset(&way->preds[p], 0, sizeof way->preds[p]);
     if (way->reserve != 0)
         way->reserve = SIM_GRANT_LOST;
-    way->over = way->lapsed = way->ended = false;
+    way->ready_index = 0; /* what was due is due again, at the first timers */
+    way->over = way->lapsed = way->ended = way->released = false;
+    way->end_why = way->end_taken = 0;
+    way->end_at = 0;
     if (m->queue->options.mode == PAWL_MEMORY) {
         memset(way, 0, sizeof *way);
         way->state = PAWL_STATE_NONE;
@@ -1108,8 +1147,10 @@ void sim_model_restart(struct sim *w, bool same_boot)
         for (uint32_t j = 0; j < set->count; j++) {
             struct sim_way way = set->ways[j];
             if (way.state == PAWL_STATE_LEASED && !same_boot) {
-                sim_rules_release(w, m, &way, PAWL_END_CLOSED, SIM_NOT_TAKEN, &kept);
                 way.over = way.ended = w->ends_pending = true;
+                way.end_why = PAWL_END_CLOSED + 1;
+                way.end_taken = SIM_NOT_TAKEN;
+                way.end_at = now;
             } else if (way.state == PAWL_STATE_LEASED) {
                 uint64_t renewed = way.renew_ns ? way.renew_ns : way.lease_ns;
                 way.from = now + pawl_min_u64(way.lease_ns, renewed);
@@ -1123,6 +1164,7 @@ void sim_model_restart(struct sim *w, bool same_boot)
             sim_set_add(w, &kept, &way);
         }
         set_replace(set, &kept);
+        derive(w, m);
     }
 }
 

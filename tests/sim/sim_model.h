@@ -37,17 +37,23 @@ struct sim_pred {
 struct sim_way {
     uint64_t id; /* 0: not told yet */
     uint8_t state, kind, reason;
-    bool loose;  /* counters are not certain (after restore) */
-    bool over;   /* the lease ended with its session or at its time: what follows is a way too */
-    bool fresh;  /* `to` becomes certain when all due timers have fired */
-    bool lapsed; /* LEASED: that it ran out has been made a way of its own */
-    bool ended;   /* LEASED: ... with its session or machine; gone when the broker has pumped */
+    bool loose;    /* counters are not certain (after restore) */
+    bool over;     /* the lease ended with its session or at its time: what follows is a way too */
+    bool fresh;    /* `to` becomes certain when all due timers have fired */
+    bool lapsed;   /* LEASED: that it ran out has been made a way of its own */
+    bool ended;    /* LEASED: ... with its session or machine; gone when the broker has pumped */
+    bool released; /* ... so has that it was given back */
+    uint8_t end_why, end_taken; /* enum pawl_core_end + 1; 0: its session lives */
+    uint8_t pad[2];
+    uint64_t end_at;
     uint32_t epoch; /* of the send's decision */
     uint32_t client, lane;
     uint32_t pid; /* holder, or who acknowledged */
     uint32_t pad2;
     uint64_t grant, reserve;
-    uint64_t from, to; /* READY: due; LEASED: end; terminal: since */
+    uint64_t seq;         /* of the receive */
+    uint64_t grant_epoch; /* of the grant's decision */
+    uint64_t from, to;    /* READY: due; LEASED: end; terminal: since */
     uint64_t lease_ns, renew_ns, step_ns;
     uint64_t cap_min, cap_max; /* LEASED: max_hold is met between */
     uint64_t hold_ns;

@@ -37,6 +37,11 @@ void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way 
                       ", yet m%u behind it went first at %" PRIu64,
                       m->number, way->ready_index, g->message->number, g->index);
         if (g->priority < m->priority && !g->counted) {
+            sim_note(w,
+                     "m%u of priority %u, ready since %" PRIu64 ", was behind m%u of priority "
+                     "%u granted at %" PRIu64,
+                     m->number, m->priority, way->ready_index, g->message->number, g->priority,
+                     g->index);
             g->counted = true;
             q->exceptions++;
         }

@@ -98,7 +98,9 @@ static void refuse(struct sim *w, struct sim_set *out, const struct sim_way *way
 
 static void end_lease(struct sim_way *way)
 {
-    way->over = way->lapsed = way->ended = false;
+    way->over = way->lapsed = way->ended = way->released = false;
+    way->end_why = way->end_taken = 0;
+    way->end_at = 0;
     way->kind = 0;
     way->client = way->lane = way->pid = 0;
     way->lease_ns = way->renew_ns = 0;
@@ -169,7 +171,7 @@ void sim_rules_release(struct sim *w, struct sim_message *m, const struct sim_wa
 {
     struct sim_way next = *way;
     if (why != PAWL_END_DEAD || taken != SIM_TAKEN) {
-        make_ready(w, &next, w->now.time, SIM_NEVER);
+        make_ready(w, &next, way->end_at, SIM_NEVER);
         sim_set_add(w, out, &next);
     }
     if (why != PAWL_END_DEAD || taken == SIM_NOT_TAKEN)
@@ -179,9 +181,10 @@ void sim_rules_release(struct sim *w, struct sim_message *m, const struct sim_wa
     uint32_t most = max_crashed(m->queue);
     if (most != 0 && next.crashed >= most) {
         make_dead(w, &next, PAWL_DEAD_CRASHED);
+        next.from = next.to = way->end_at;
     } else {
         uint64_t step = next.crashed < 2 ? 0 : SIM_S << (next.crashed - 2);
-        make_ready(w, &next, w->now.time + step, SIM_NEVER);
+        make_ready(w, &next, way->end_at + step, SIM_NEVER);
     }
     sim_set_add(w, out, &next);
 }
@@ -196,6 +199,8 @@ bool sim_rules_grant(struct sim *w, struct sim_message *m, const struct sim_way 
     *out = *way;
     out->acquired++;
     out->grant = 0;
+    out->seq = receive->seq;
+    out->grant_epoch = w->epoch;
     out->client = receive->lane->client->number;
     out->pid = receive->lane->client->pid;
     out->lane = receive->lane->uid;
