@@ -105,7 +105,7 @@ static void on(const char *what, const char *dir, struct pawl_prng *prng)
     struct pawl_record record = { .size = sizeof record };
     harness_check_rc(pawl_query_one(lane, "q", sent[0].id, &record), PAWL_OK);
     receive_all(lane, 0);
-    harness_check_rc(pawl_renew(lane, &sent[0].token, PAWL_LEASE_NS_MAX), PAWL_OK);
+    harness_check_rc(pawl_renew(lane, &sent[0].token, 3600 * PAWL_NS_S), PAWL_OK);
     harness_check_rc(pawl_nack(lane, &sent[0].token, 3600 * PAWL_NS_S, "later"), PAWL_OK);
     harness_check_rc(pawl_cancel(lane, "q", sent[0].id), PAWL_OK);
     sent[0].acked = true;

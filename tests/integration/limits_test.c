@@ -141,7 +141,7 @@ static void options_of_sends(void)
     o = (struct pawl_send_options)PAWL_SEND_OPTIONS_INIT;
     o.headers = &h;
     o.header_count = 1;
-    size_t most = PAWL_HEADERS_BYTES_MAX - 1 - 2 - 1; /* name size, value size, name */
+    size_t most = PAWL_HEADERS_BYTES_MAX - 3 - 2 - 1; /* two sizes, the name, the value's NUL */
     memset(value, 'v', most);
     harness_check_rc(pawl_send(lane, "options", "x", 1, &o, NULL), PAWL_OK);
     value[most] = 'v';
