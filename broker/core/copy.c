@@ -55,6 +55,12 @@ static void lease_fact(const struct pawl_core *core, const struct pawl_core_mess
 static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    /* What a dropped queue still holds must not get a fact behind the drop. */
+    if (q->gone && !pawl_core_terminal(m->state)) {
+        pawl_core_sweep_message(core, q, n);
+        return true;
+    }
     if (pawl_core_terminal(m->state))
         return copy_tombstone(core, n, budget);
     struct pawl_message_rec r = {

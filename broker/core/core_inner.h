@@ -442,6 +442,7 @@ void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *
 /* --- purge.c --------------------------------------------------------------------------------- */
 
 /* Frees what gone queues hold; true: there is more. */
+void pawl_core_sweep_message(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n);
 bool pawl_core_sweep(struct pawl_core *core, uint32_t budget);
 void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q);
 /* True: it waits for room in the log. */
@@ -524,6 +525,8 @@ struct pawl_core_lane *pawl_core_lane_make(struct pawl_core *core, struct pawl_c
                                            uint32_t number);
 /* Its handle is gone for a while: what waits stays, but is not served. */
 void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane);
+/* The log need not keep its window any more. */
+void pawl_core_lane_unlog(struct pawl_core *core, struct pawl_core_lane *lane);
 void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane);
 int pawl_core_lane_window(struct pawl_core *core, struct pawl_core_lane *lane, uint32_t window);
 struct pawl_window_entry *pawl_core_lane_entry(struct pawl_core *core, struct pawl_core_lane *lane,

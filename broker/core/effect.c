@@ -82,11 +82,9 @@ static void write_delivery(struct pawl_core *core, const struct pawl_effect *e, 
         .ordering_key_bytes = m->ordering_key_bytes,
     };
     uint32_t skip = m->flags & PAWL_MESSAGE_TTL ? 8 : 0;
-    if (!(m->flags & PAWL_MESSAGE_FORGOTTEN)) {
-        const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
-        d.queue = q->id;
-        d.mode = (uint8_t)q->options.mode;
-    }
+    const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    d.queue = q->id;
+    d.mode = (uint8_t)q->options.mode;
     if (m->state == PAWL_STATE_ACKED && m->grant == e->value) {
         d.deadline = 0; /* at most once */
         d.sent_wall_ns = 0;

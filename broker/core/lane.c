@@ -118,6 +118,13 @@ void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane)
         pawl_core_waiter_unlink(core, pawl_core_waiter_at(core, n));
 }
 
+void pawl_core_lane_unlog(struct pawl_core *core, struct pawl_core_lane *lane)
+{
+    if (lane->home.segment)
+        core->live -= pawl_core_lane_live_bytes(lane);
+    pawl_core_home_set(core, PAWL_KIND_LANE, lane->number, 0);
+}
+
 void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane)
 {
     struct pawl_core_session *s = pawl_core_session_at(core, lane->session);
@@ -128,10 +135,7 @@ void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane)
             p->lane = 0;
         n = p->next;
     }
-    if (lane->home.segment) {
-        core->live -= pawl_core_lane_live_bytes(lane);
-        pawl_core_home_set(core, PAWL_KIND_LANE, lane->number, 0);
-    }
+    pawl_core_lane_unlog(core, lane);
     if (lane->entries)
         pawl_payload_give(&core->payload, lane->entries, entries_bytes(lane->window_mask));
     s->lanes[lane->lane] = 0;

@@ -240,10 +240,7 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
     pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, 0);
     pawl_table_remove(&core->messages_by_id, m->id, n);
     m->state = PAWL_STATE_NONE;
-    if (m->flags & PAWL_MESSAGE_PINS) {
-        m->flags |= PAWL_MESSAGE_FORGOTTEN;
-        return;
-    }
+    PAWL_ASSERT_REL(m->flags & PAWL_MESSAGE_PINS, ==, 0);
     if (m->payload)
         payload_free(core, m);
     pawl_pool_give(&core->messages, n);
@@ -256,12 +253,7 @@ void pawl_core_message_unpin(struct pawl_core *core, uint32_t n)
     m->flags = (uint8_t)(m->flags - PAWL_MESSAGE_PIN);
     if (m->flags & PAWL_MESSAGE_PINS)
         return;
-    if (m->flags & PAWL_MESSAGE_FORGOTTEN) {
-        if (m->payload)
-            payload_free(core, m);
-        m->flags = 0;
-        pawl_pool_give(&core->messages, n);
-    } else if (pawl_core_terminal(m->state) && m->payload) {
+    if (pawl_core_terminal(m->state) && m->payload) {
         payload_free(core, m);
     } else if (m->state == PAWL_STATE_READY) {
         /* One with too many pins was passed over. */

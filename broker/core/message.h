@@ -49,11 +49,10 @@ struct pawl_core_message {
     uint16_t acquired, expired, nacked; /* counters stop at their largest value */
     uint8_t crashed, deferred;
 };
-#define PAWL_MESSAGE_TTL 1u       /* the payload block begins with the end of its time to live */
-#define PAWL_MESSAGE_RETURNED 2u  /* in the heap of ready.h, not in the list */
-#define PAWL_MESSAGE_CHOSEN 4u    /* taken out of READY for a grant that is being decided */
-#define PAWL_MESSAGE_FORGOTTEN 8u /* out of the table; the entry is free when the last pin goes */
-/* Upper four bits: how many deliveries that are not yet published need the payload. */
+#define PAWL_MESSAGE_TTL 1u      /* the payload block begins with the end of its time to live */
+#define PAWL_MESSAGE_RETURNED 2u /* in the heap of ready.h, not in the list */
+#define PAWL_MESSAGE_CHOSEN 4u   /* taken out of READY for a grant that is being decided */
+/* Upper four bits: how many deliveries that are not yet published need payload and entry. */
 #define PAWL_MESSAGE_PIN 16u
 #define PAWL_MESSAGE_PINS 240u
 

@@ -14,6 +14,7 @@
 #define PIECE 256u
 #define PIECES_A_TURN 64u
 #define FORGET_A_TURN 256u
+#define PINNED_LOOK_NS (100 * PAWL_NS_MS)
 
 /* --- purge ----------------------------------------------------------------------------------- */
 
@@ -233,18 +234,24 @@ static uint32_t next_to_sweep(struct pawl_core *core, struct pawl_core_queue *q)
     return pawl_ready_first(&q->ready[__builtin_ctz(q->levels)], &core->messages);
 }
 
+void pawl_core_sweep_message(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    /* A token is to be judged by it, or a delivery on its way needs it. */
+    if (m->state == PAWL_STATE_LEASED || (m->flags & PAWL_MESSAGE_PINS))
+        pawl_core_message_end(core, n, PAWL_STATE_PURGED,
+                              pawl_add_sat(q->gone_time, q->retention_ns), 0,
+                              m->lease ? pawl_core_lease_at(core, m->lease)->uid : 0);
+    else
+        pawl_core_message_forget(core, n);
+}
+
 static uint32_t sweep_queue(struct pawl_core *core, struct pawl_core_queue *q, uint32_t budget)
 {
     uint32_t n;
     while (budget > 0 && (n = next_to_sweep(core, q)) != 0) {
         budget--;
-        struct pawl_core_message *m = pawl_core_message_at(core, n);
-        if (m->state == PAWL_STATE_LEASED)
-            pawl_core_message_end(core, n, PAWL_STATE_PURGED,
-                                  pawl_add_sat(q->gone_time, q->retention_ns), 0,
-                                  pawl_core_lease_at(core, m->lease)->uid);
-        else
-            pawl_core_message_forget(core, n);
+        pawl_core_sweep_message(core, q, n);
     }
     if (budget > 0 && !q->active && q->purging == 0) {
         q->sweeping = false;
@@ -266,22 +273,33 @@ bool pawl_core_sweep(struct pawl_core *core, uint32_t budget)
 
 /* --- tombstones ------------------------------------------------------------------------------ */
 
+/* False: a delivery on its way needs it still. */
+static bool forget_oldest(struct pawl_core *core, struct pawl_core_queue *q)
+{
+    if (pawl_core_message_at(core, q->done.first)->flags & PAWL_MESSAGE_PINS)
+        return false;
+    pawl_core_message_forget(core, q->done.first);
+    return true;
+}
+
 void pawl_core_queue_done_timer(struct pawl_core *core, struct pawl_core_queue *q)
 {
-    while (q->done.count > PAWL_TOMBSTONES_MAX)
-        pawl_core_message_forget(core, q->done.first);
-    if (core->started && q->done.first && !pawl_timer_armed(&core->wheel, q->timer))
-        pawl_timer_arm(&core->wheel, q->timer,
-                       pawl_core_message_at(core, q->done.first)->sent_wall);
+    while (q->done.count > PAWL_TOMBSTONES_MAX && forget_oldest(core, q))
+        ;
+    if (!core->started || q->done.first == 0 || pawl_timer_armed(&core->wheel, q->timer))
+        return;
+    const struct pawl_core_message *m = pawl_core_message_at(core, q->done.first);
+    uint64_t again = m->flags & PAWL_MESSAGE_PINS ? core->now.time + PINNED_LOOK_NS : 0;
+    pawl_timer_arm(&core->wheel, q->timer, pawl_max_u64(m->sent_wall, again));
 }
 
 void pawl_core_queue_timer(struct pawl_core *core, uint32_t number)
 {
     struct pawl_core_queue *q = pawl_core_queue_at(core, number);
     for (uint32_t i = 0; i < FORGET_A_TURN && q->done.first; i++) {
-        if (pawl_core_message_at(core, q->done.first)->sent_wall > core->now.time)
+        if (pawl_core_message_at(core, q->done.first)->sent_wall > core->now.time ||
+            !forget_oldest(core, q))
             break;
-        pawl_core_message_forget(core, q->done.first);
     }
     pawl_core_queue_done_timer(core, q);
     free_if_done(core, q);

@@ -200,6 +200,10 @@ void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_sessio
 {
     s->state = PAWL_SESSION_ENDING;
     s->end_logged = true;
+    /* Nobody asks for its answers any more; a fact of a lane behind the END would bring it back. */
+    for (uint32_t i = 0; i < PAWL_LANES_MAX; i++)
+        if (s->lanes[i])
+            pawl_core_lane_unlog(core, pawl_core_lane_at(core, s->lanes[i]));
     for (uint32_t n = s->leases_first; n != 0;) {
         struct pawl_core_lease *l = pawl_core_lease_at(core, n);
         uint32_t next = l->next;

@@ -114,7 +114,7 @@ static void verify_message(const struct pawl_core *core, uint32_t n, struct reco
     const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
     PAWL_ASSERT_REL(q->number, ==, m->queue);
     PAWL_ASSERT_REL(pawl_table_find(&core->messages_by_id, m->id), ==, n);
-    PAWL_ASSERT(!(m->flags & (PAWL_MESSAGE_CHOSEN | PAWL_MESSAGE_FORGOTTEN)));
+    PAWL_ASSERT(!(m->flags & PAWL_MESSAGE_CHOSEN));
     r->live += pawl_core_message_live_bytes(core, m);
     PAWL_ASSERT_REL(m->home.segment != 0, ==, pawl_core_queue_logged(q));
     if (pawl_core_terminal(m->state)) {
