@@ -262,8 +262,10 @@ static void uring_watch_remove(struct pawl_io *io, struct pawl_io_watch *watch)
     struct uring *u = of(io);
     struct io_uring_sqe *sqe = sqe_get(u);
     if (sqe) {
-        io_uring_prep_poll_remove(sqe,
-                                  pawl_watch_table_key(&u->watches, watch->slot) << 2 | TAG_WATCH);
+        /* Not POLL_REMOVE: that fails while an event of the same poll is under way, and the poll
+         * would hold the file open for ever. */
+        io_uring_prep_cancel64(sqe, pawl_watch_table_key(&u->watches, watch->slot) << 2 | TAG_WATCH,
+                               0);
         sqe->user_data = TAG_NOBODY;
         /* At once: the poll holds the file open, and the other side waits to see it closed. */
         if (own_tid() == u->owner)
