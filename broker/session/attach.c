@@ -65,6 +65,8 @@ static struct pawl_attach_welcome welcome(const struct pawl_session *s, int32_t 
                                      .pid = (uint32_t)getpid(),
                                      .broker_epoch = s->set->broker_epoch,
                                      .clock = pawl_clock_boot() };
+    if (w.clock - s->set->started < s->set->limits.grace_ns)
+        w.flags |= PAWL_WELCOME_YOUNG;
     memcpy(w.log_id, s->set->log_id, sizeof w.log_id);
     memcpy(w.broker_version, PAWL_VERSION, sizeof PAWL_VERSION);
     memcpy(w.io, s->set->io_name, sizeof w.io);
@@ -123,10 +125,10 @@ static bool within_limits(struct pawl_session *s)
         return false;
     }
     /* A lane that follows takes up to five, three of them for a moment. */
-    if (set->files + 5 + PAWL_FILES_RESERVE > set->limits.files_max) {
+    if (!pawl_sessions_files_left(set, 5)) {
         snprintf(text, sizeof text,
-                 "the broker has no descriptors left (limit %u): raise "
-                 "LimitNOFILE of the broker",
+                 "the broker has no descriptors left (%u are for clients): raise its limit "
+                 "(ulimit -n, LimitNOFILE)",
                  set->limits.files_max);
         pawl_attach_refuse(s, PAWL_E_QUOTA, text);
         return false;
@@ -313,9 +315,10 @@ static bool take_lane(struct pawl_session *s, const struct pawl_attach_lane *ask
     if (!replaces && s->lane_count >= PAWL_LANES_MAX)
         return refuse_lane(s, ask, PAWL_E_QUOTA, PAWL_LANES_MAX + 1, PAWL_LANES_MAX,
                            "a session has at most 256 lanes");
-    if (s->set->files + 5 + PAWL_FILES_RESERVE > s->set->limits.files_max)
-        return refuse_lane(s, ask, PAWL_E_QUOTA, s->set->files + 5, s->set->limits.files_max,
-                           "the broker has no descriptors left: raise LimitNOFILE of the broker");
+    if (!pawl_sessions_files_left(s->set, 5))
+        return refuse_lane(
+            s, ask, PAWL_E_QUOTA, s->set->files + 5, s->set->limits.files_max,
+            "the broker has no descriptors left: raise its limit (ulimit -n, LimitNOFILE)");
     return open_lane(s, ask);
 }
 
@@ -328,7 +331,7 @@ static bool take_watch(struct pawl_session *s, const struct pawl_attach_watch *a
     int ends[2] = { -1, -1 };
     if (!lane)
         ok.result = PAWL_E_NOT_FOUND;
-    else if (s->set->files + 2 + PAWL_FILES_RESERVE > s->set->limits.files_max)
+    else if (!pawl_sessions_files_left(s->set, 2))
         ok.result = PAWL_E_QUOTA;
     else if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
         ok.result = PAWL_E_RESOURCE;

@@ -55,20 +55,29 @@ void pawl_session_close_lane(struct pawl_lane *lane, int32_t reason)
     pawl_lane_close(lane, reason);
 }
 
+static void close_socket(struct pawl_session *session)
+{
+    struct pawl_sessions *set = session->set;
+    if (session->fd < 0)
+        return;
+    set->io->ops->watch_remove(set->io, &session->socket_watch);
+    (void)close(session->fd);
+    session->fd = -1;
+    set->files--;
+}
+
 void pawl_session_free(struct pawl_session *session, int32_t reason)
 {
     struct pawl_sessions *set = session->set;
     while (!pawl_list_empty(&session->lanes))
         pawl_session_close_lane(PAWL_CONTAINER(session->lanes.next, struct pawl_lane, of_session),
                                 reason);
-    set->io->ops->watch_remove(set->io, &session->socket_watch);
+    close_socket(session);
     if (session->pidfd >= 0) {
         set->io->ops->watch_remove(set->io, &session->pid_watch);
         (void)close(session->pidfd);
         set->files--;
     }
-    (void)close(session->fd);
-    set->files--;
     set->count--;
     if (session->state == PAWL_SESSION_GREETING)
         set->greeting_count--;
@@ -158,6 +167,7 @@ static bool socket_ended(struct pawl_session *session)
         return false;
     }
     if (session->state == PAWL_SESSION_ATTACHED) {
+        close_socket(session);
         session->state = PAWL_SESSION_LINGERING;
         session->deadline = session->set->boot + PAWL_LINGER_NS;
         pawl_list_push_back(&session->set->lingering, &session->timer);
@@ -217,7 +227,7 @@ static void serve_session(struct pawl_session *session)
     /* The socket first: a BYE that was sent before the end is a clean end. But one round only: a
      * child that holds the socket could write for ever. */
     bool exited = session->exited;
-    if (session->readable && !serve_socket(session))
+    if (session->readable && session->fd >= 0 && !serve_socket(session))
         return;
     if (exited && session->doom == 0)
         end(session, PAWL_END_DEAD, PAWL_E_BROKER_DOWN);
@@ -257,8 +267,6 @@ uint32_t pawl_sessions_serve(struct pawl_sessions *set, struct pawl_now now, uin
     uint32_t n = 0;
     set->now = now;
     set->boot = boot;
-    if (set->accept_pending)
-        n += pawl_sessions_accept(set);
     /* Only what stands here now: what asks for another round comes next turn. */
     struct pawl_list round;
     pawl_list_init(&round);
@@ -276,6 +284,9 @@ uint32_t pawl_sessions_serve(struct pawl_sessions *set, struct pawl_now now, uin
         pawl_orphan_died(PAWL_CONTAINER(set->orphans_pending.next, struct pawl_orphan, pending));
     n += expire(set);
     bury_doomed(set);
+    /* Behind those who have gone: their descriptors are free for those who come. */
+    if (set->accept_pending)
+        n += pawl_sessions_accept(set);
     return n + (pawl_list_empty(&set->pending) ? 0 : 1);
 }
 
@@ -306,7 +317,7 @@ int pawl_sessions_start(struct pawl_sessions *set, struct pawl_now now, uint64_t
     pawl_list_init(&set->orphans);
     pawl_list_init(&set->orphans_pending);
     set->now = now;
-    set->boot = boot;
+    set->boot = set->started = boot;
     set->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     int rc = pawl_orphans_judge(set, same_boot);
     if (rc != 0)

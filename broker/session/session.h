@@ -37,7 +37,6 @@
 #define PAWL_LINGER_NS 50000000ull
 #define PAWL_GREETING_MAX 256u    /* connections without HELLO, all together */
 #define PAWL_GREETING_UID_MAX 64u /* of one uid */
-#define PAWL_FILES_RESERVE 64u    /* descriptors that clients may not use up (L2) */
 
 enum pawl_session_state {
     PAWL_SESSION_GREETING,
@@ -64,12 +63,14 @@ struct pawl_session {
     struct pawl_io_watch socket_watch, pid_watch;
 };
 
+/* One process; the sessions that it left, since it may leave many. */
 struct pawl_orphan {
     struct pawl_list place; /* in sessions->orphans, by deadline */
     struct pawl_list pending;
     struct pawl_sessions *set;
-    uint64_t session;  /* id */
-    uint64_t deadline; /* boot clock: its grace is over, and the core has ended it */
+    uint32_t pid;
+    uint64_t start_time;
+    uint64_t deadline; /* boot clock: the grace of its last one is over, the core has ended them */
     int pidfd;
     struct pawl_io_watch watch;
 };
@@ -77,7 +78,7 @@ struct pawl_orphan {
 struct pawl_session_limits {
     uint32_t sessions_max;
     uint32_t sessions_uid_max; /* of one uid, but for admin_uid and root */
-    uint32_t files_max;        /* descriptors in all; of them PAWL_FILES_RESERVE are kept */
+    uint32_t files_max;        /* descriptors that clients may use, all together (L2) */
     uint64_t grace_ns;         /* as the core has it */
     uint32_t admin_uid;
     bool no_new; /* the broker is stopping */
@@ -99,8 +100,8 @@ struct pawl_sessions {
     uint64_t broker_epoch;
     uint8_t log_id[16];
     char io_name[16];
-    struct pawl_now now; /* of the turn */
-    uint64_t boot;
+    struct pawl_now now;    /* of the turn */
+    uint64_t boot, started; /* boot clock: of the turn; of the first one */
     void (*say)(void *ctx, const char *line);
     void *say_ctx;
 };
@@ -141,14 +142,12 @@ int pawl_sessions_listen(struct pawl_sessions *set);
 uint32_t pawl_sessions_accept(struct pawl_sessions *set);
 bool pawl_sessions_files_left(const struct pawl_sessions *set, uint32_t more);
 /* orphan.c. create takes the pidfd over; without memory or a watch the session just lasts its
- * grace. died ends the session if it still exists. */
-void pawl_orphan_create(struct pawl_sessions *set, uint64_t id, int pidfd);
+ * grace. died ends all sessions of that process that are detached. */
+void pawl_orphan_create(struct pawl_sessions *set, const struct pawl_core_peer *peer, int pidfd);
 void pawl_orphan_died(struct pawl_orphan *orphan);
 void pawl_orphan_free(struct pawl_orphan *orphan);
 /* Ends recovered sessions of dead processes, watches those of living ones. 0 or -ENOMEM. */
 int pawl_orphans_judge(struct pawl_sessions *set, bool same_boot);
-/* Ends the watch over a detached session's process, if there is one. */
-void pawl_sessions_forget_orphan(struct pawl_sessions *set, uint64_t id);
 /* Takes the connection away. The core's session, if any, must have been ended or detached. */
 void pawl_session_free(struct pawl_session *session, int32_t reason);
 void pawl_session_close_lane(struct pawl_lane *lane, int32_t reason);

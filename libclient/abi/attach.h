@@ -54,6 +54,11 @@ struct pawl_attach_hello {
     char label[PAWL_ATTACH_LABEL_BYTES];
 };
 
+/* No session that this broker found in its log can have ended yet: its session_grace is not over.
+ * So a session of the broker just before, unknown here, has never had a record in this log, and
+ * nothing of it was applied: its client may submit everything again under a new one. */
+#define PAWL_WELCOME_YOUNG 1u
+
 struct pawl_attach_welcome {
     uint64_t magic;
     uint32_t version;
@@ -67,7 +72,7 @@ struct pawl_attach_welcome {
     uint64_t clock; /* broker's boot clock at this moment: the client keeps the difference (C6) */
     uint8_t log_id[16];
     uint32_t resumed; /* 1: the session was known */
-    uint32_t reserved;
+    uint32_t flags;   /* PAWL_WELCOME_... */
     char broker_version[32];
     char io[16];
     char text[PAWL_ATTACH_TEXT_BYTES]; /* for a refusal: what and what to do */

@@ -4,8 +4,9 @@
  * Bind, under the session's lock:
  *   - attached? else one attempt (session.c)
  *   - read what the old completion ring still holds: what was published is true
- *   - the session is new to this broker: submitted calls are answered E_OUTCOME_UNKNOWN, what waits
- *     was leased by a log that is gone; the lane goes on as a new one from seq 1
+ *   - the session is new to this broker: what was submitted and may be in a log is answered
+ *     E_OUTCOME_UNKNOWN, questions are asked again, what waits was leased to a session that is
+ * gone; the lane goes on as a new one from seq 1
  *   - LANE: number, the highest grants read, which seqs are open; three descriptors come back
  *   - check size, seals and header of what came, map it
  *   - copy every open command into the new ring under its old seq, marked RESUBMIT if a broker can
@@ -96,20 +97,59 @@ static int map_rings(struct pawl *lane, const struct pawl_attach_lane_ok *ok, co
 
 /* --- open commands --------------------------------------------------------------------------- */
 
-/* This broker's log does not know our session. */
+/* May this open command be submitted to a broker that does not know us, although another one may
+ * have applied it? Questions may, and so may requests for messages: what an older log granted is
+ * over with it. By number only if the numbers of the queues are those of the same log. */
+static bool may_ask_again(const struct pawl *lane, const struct pawl_op *op)
+{
+    if (op->kind == PAWL_OP_ORPHAN)
+        return false;
+    switch (op->type) {
+    case PAWL_CMD_QUEUE_FIND:
+    case PAWL_CMD_QUEUE_STAT:
+    case PAWL_CMD_QUEUE_LIST:
+    case PAWL_CMD_METRICS:
+        return true;
+    case PAWL_CMD_RECEIVE:
+    case PAWL_CMD_SUBSCRIBE:
+    case PAWL_CMD_SCAN:
+    case PAWL_CMD_PEEK:
+        return lane->session->same_log;
+    default:
+        return false;
+    }
+}
+
+/* This broker does not know our session. */
 static void begin_anew(struct pawl *lane)
 {
+    const struct pawl_session *s = lane->session;
+    /* A lane that missed an incarnation knows of the last one only. */
+    bool nothing_done = s->unrecorded && lane->incarnation + 1 == s->incarnation;
     for (uint64_t t = lane->oldest; t != lane->next && t < lane->published; t++) {
         struct pawl_op *op = &lane->ops[t & lane->op_mask];
-        if (op->state == PAWL_OP_OPEN)
-            (void)pawl_op_answer(lane, t, PAWL_E_OUTCOME_UNKNOWN, 0, 0);
+        if (op->state != PAWL_OP_OPEN || may_ask_again(lane, op) ||
+            (nothing_done && op->type != PAWL_CMD_STOP))
+            continue;
+        (void)pawl_op_answer(lane, t, PAWL_E_OUTCOME_UNKNOWN, 0, 0);
     }
     pawl_entries_drop(lane);
-    pawl_queue_doubt(lane);
+    if (!s->same_log)
+        pawl_queue_doubt(lane);
     lane->number = PAWL_LANE_NEW;
     lane->grant_durable = lane->grant_relaxed = 0;
-    lane->base = pawl_min_u64(lane->published, lane->next) - 1;
-    lane->incarnation = lane->session->incarnation;
+    lane->base = lane->oldest - 1;
+    lane->incarnation = s->incarnation;
+}
+
+/* Requests that nobody waits for any more are not repeated: a message granted to one would lie
+ * about until its lease ends. (What was granted to it before comes again by its grant.) Effects are
+ * repeated: their outcome is to be known, although not by us. */
+static bool is_idle_request(const struct pawl_op *op)
+{
+    return op->kind == PAWL_OP_ORPHAN &&
+           (op->type == PAWL_CMD_RECEIVE || op->type == PAWL_CMD_SUBSCRIBE ||
+            op->type == PAWL_CMD_STOP || op->type == PAWL_CMD_QUEUE_FIND);
 }
 
 /* What a command says of time is put right for the new broker. */
@@ -131,6 +171,8 @@ static bool copy_open(struct pawl *lane, const uint8_t *from, uint64_t from_size
 {
     for (uint64_t t = lane->oldest; t != lane->next; t++) {
         struct pawl_op *op = &lane->ops[t & lane->op_mask];
+        if (op->state == PAWL_OP_OPEN && is_idle_request(op))
+            (void)pawl_op_answer(lane, t, PAWL_E_BROKER_DOWN, 0, 0);
         if (op->state != PAWL_OP_OPEN)
             continue;
         uint64_t position = to->tail;
@@ -327,6 +369,8 @@ static int give_up(struct pawl *lane, int last)
 int pawl_lane_recover(struct pawl *lane, uint64_t until)
 {
     uint64_t pause = PAUSE_NS_MIN;
+    /* A receive may wait longer than that for a message, but not for a broker. */
+    until = pawl_min_u64(until, pawl_add_sat(pawl_now(lane), lane->timeout_ns));
     for (;;) {
         int rc = pawl_lane_bind(lane, lane->sub_bytes, lane->comp_bytes, until);
         if (rc == PAWL_OK) {

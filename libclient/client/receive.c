@@ -11,7 +11,9 @@
  * So after a short wait in vain a RECEIVE goes out beside it, and is stopped again if the standing
  * one brings something first.
  * Failures: the wait of the call is over by our clock and no answer -> E_DEADLINE; what is granted
- * to it later waits in the ring for the next receive. E_TOO_BIG -> a larger lane, asked again. */
+ * to it later waits in the ring for the next receive. No broker for the time of the lane ->
+ * E_BROKER_DOWN, however long the receive would wait for a message. E_TOO_BIG -> a larger lane,
+ * asked again. */
 #include <stdio.h>
 #include <string.h>
 

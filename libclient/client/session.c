@@ -418,9 +418,14 @@ int pawl_session_attach(struct pawl_session *session, uint64_t until)
     if (session->socket >= 0)
         return PAWL_OK;
     int rc = greet(session, session->id, until, &w);
+    bool young = false;
     if (rc == PAWL_E_OUTCOME_UNKNOWN && session->id) {
-        w.resumed = 0;
+        /* It was attached when the last broker ended, the next one is this, and this one has ended
+         * no session that it found: so there was none to find. */
+        young = (w.flags & PAWL_WELCOME_YOUNG) && !session->resumed &&
+                w.broker_epoch == session->broker_epoch + 1;
         rc = greet(session, 0, until, &w);
+        w.resumed = 0;
     }
     if (rc == PAWL_E_EPOCH || (rc == PAWL_E_PERM && session->id && session->attachment)) {
         /* E_PERM after a connect that was allowed: the secret is not the one it knows. */
@@ -435,8 +440,15 @@ int pawl_session_attach(struct pawl_session *session, uint64_t until)
         (void)snprintf(session->text, sizeof session->text, "the broker gave a session without id");
         return PAWL_E_PROTOCOL;
     }
-    if (!w.resumed || w.session != session->id)
+    if (!w.resumed || w.session != session->id) {
         session->incarnation++;
+        session->same_log = memcmp(session->log_id, w.log_id, sizeof w.log_id) == 0;
+        session->unrecorded = young && session->same_log;
+        session->resumed = false;
+    } else {
+        session->resumed = true;
+    }
+    memcpy(session->log_id, w.log_id, sizeof session->log_id);
     session->id = w.session;
     session->epoch = w.epoch;
     memcpy(session->secret, w.secret, sizeof session->secret);

@@ -30,7 +30,11 @@ struct pawl_session {
     int socket; /* -1: detached */
     uint32_t incarnation;
     uint32_t
-        resumes; /* HELLOs that named the session, answered or not: each fences what was before */
+        resumes;  /* HELLOs that named the session, answered or not: each fences what was before */
+    bool resumed; /* some broker has known it after another one: so it was in a log */
+    bool unrecorded; /* the one before the present incarnation never was, nor anything of it */
+    bool same_log;   /* the one before was with this very log */
+    uint8_t log_id[16];
     uint64_t id, epoch, broker_epoch;
     uint8_t secret[16];
     int64_t clock_shift;
