@@ -30,6 +30,7 @@
 #define MIB (1ull << 20)
 #define MEMORY_MIN (64 * MIB)
 #define LINES_A_SECOND 20u
+#define FILES_RESERVE 16u /* descriptors for the log's next segments and the like (L2) */
 
 struct pawld {
     struct pawld_options options; /* all defaults filled in */
@@ -236,7 +237,7 @@ static int open_engine(struct pawld *b, char *why)
                  .max_bytes = o->max_log_bytes,
                  .block_bytes = (uint32_t)o->block_bytes,
                  .in_flight_max = o->blocks_in_flight,
-                 .record_bytes_max = PAWL_CMD_BYTES_MAX + 4096,
+                 .record_bytes_max = PAWL_CMD_BYTES_MAX + 8192,
                  .boot_ns = pawl_clock_boot(),
                  .wall_ns = pawl_clock_wall() },
         .core = { .memory_bytes = o->memory_bytes - lanes_memory(b),
@@ -275,10 +276,11 @@ static int start_sessions(struct pawld *b, char *why)
     s->core = pawl_engine_core(loop->engine);
     s->lanes = &loop->lanes;
     s->listener = &b->listener;
+    uint32_t files = pawl_machine_files_left();
     s->limits = (struct pawl_session_limits){
         .sessions_max = b->options.sessions_max,
         .sessions_uid_max = (b->options.sessions_max + 1) / 2,
-        .files_max = pawl_machine_files(),
+        .files_max = files > FILES_RESERVE ? files - FILES_RESERVE : 0,
         .grace_ns = b->options.session_grace_ns,
         .admin_uid = geteuid(),
     };

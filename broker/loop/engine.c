@@ -26,6 +26,7 @@
 
 #define DRAIN_STEP_NS 50000000ull
 #define DRAIN_STEPS 200
+#define FIRST_RECORDS_MAX 4096u
 #define TIMER_ROOM_MIN 4096u /* more than any record of one timer */
 
 /* --- what the core asks for ------------------------------------------------------------------ */
@@ -117,7 +118,9 @@ static int core_ensure(struct pawl_engine *e)
     };
     PAWL_ASSERT(pawl_is_pow2(e->info->segment_bytes));
     e->core_options.segment_bytes = e->info->segment_bytes;
-    e->core_options.record_bytes_max = e->info->record_bytes_max;
+    /* A send may stand behind the records that make its session known. */
+    PAWL_ASSERT_REL(e->info->record_bytes_max, >, FIRST_RECORDS_MAX);
+    e->core_options.record_bytes_max = e->info->record_bytes_max - FIRST_RECORDS_MAX;
     e->core = pawl_core_create(&e->core_options, &port);
     return e->core ? 0 : -ENOMEM;
 }

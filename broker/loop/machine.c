@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "loop/machine.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -70,10 +71,17 @@ void pawl_machine_boot_id(uint8_t out[16])
     }
 }
 
-uint32_t pawl_machine_files(void)
+uint32_t pawl_machine_files_left(void)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return 1024;
-    return (uint32_t)pawl_min_u64(limit.rlim_cur, UINT32_MAX / 2);
+    uint64_t most = 1024, used = 64; /* guesses where the kernel does not say */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        most = pawl_min_u64(limit.rlim_cur, UINT32_MAX / 2);
+    DIR *d = opendir("/proc/self/fd");
+    if (d) {
+        for (used = 0; readdir(d); used++)
+            ;
+        (void)closedir(d);
+    }
+    return most > used ? (uint32_t)(most - used) : 0;
 }

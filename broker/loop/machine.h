@@ -10,7 +10,7 @@
 uint64_t pawl_machine_memory(void);
 /* The id of this boot; zeros where the kernel does not tell, which reads as another boot. */
 void pawl_machine_boot_id(uint8_t out[16]);
-/* How many descriptors this process may have. */
-uint32_t pawl_machine_files(void);
+/* How many more descriptors this process may have. */
+uint32_t pawl_machine_files_left(void);
 
 #endif

@@ -42,7 +42,7 @@ static void listen_ready(struct pawl_io_watch *watch, uint32_t events)
 
 bool pawl_sessions_files_left(const struct pawl_sessions *set, uint32_t more)
 {
-    return set->files + more + PAWL_FILES_RESERVE <= set->limits.files_max;
+    return set->files + more <= set->limits.files_max;
 }
 
 /* The oldest greeting connection of all, or of one uid, makes room. */

@@ -166,8 +166,6 @@ static bool enter_core(struct pawl_session *s, const struct pawl_attach_hello *h
     }
     if (old)
         fence(old);
-    if (h->session)
-        pawl_sessions_forget_orphan(set, h->session);
     s->core = core;
     s->state = PAWL_SESSION_ATTACHED;
     set->greeting_count--;

@@ -50,6 +50,25 @@ static int lock_parent(const char *path, char *why, size_t bytes)
     return fd;
 }
 
+/* Does anybody answer there? *pid: who. */
+static bool answers(const char *path, int *pid)
+{
+    struct sockaddr_un address;
+    struct ucred holder = { .pid = 0 };
+    socklen_t size = sizeof holder;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return true; /* nothing is proven */
+    address_of(path, &address);
+    bool refused = connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 &&
+                   errno == ECONNREFUSED;
+    if (!refused)
+        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &holder, &size);
+    (void)close(fd);
+    *pid = (int)holder.pid;
+    return !refused;
+}
+
 /* True: the path is free now. */
 static bool clear_path(const char *path, char *why, size_t bytes)
 {
@@ -65,25 +84,16 @@ static bool clear_path(const char *path, char *why, size_t bytes)
                  path);
         return false;
     }
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) {
-        snprintf(why, bytes, "socket: %s", strerror(errno));
-        return false;
+    int pid = 0;
+    /* A broker that is dying may have let go of its lock and not yet of its socket. */
+    for (int tries = 1; answers(path, &pid); tries++) {
+        if (tries >= LOCK_TRIES) {
+            snprintf(why, bytes, "%s is in use by another broker, pid %d", path, pid);
+            return false;
+        }
+        (void)nanosleep(&(struct timespec){ .tv_nsec = LOCK_PAUSE_NS }, NULL);
     }
-    struct sockaddr_un address;
-    address_of(path, &address);
-    bool refused = connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 &&
-                   errno == ECONNREFUSED;
-    struct ucred holder = { .pid = 0 };
-    socklen_t size = sizeof holder;
-    if (!refused)
-        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &holder, &size);
-    (void)close(fd);
-    if (!refused) {
-        snprintf(why, bytes, "%s is in use by another broker, pid %d", path, (int)holder.pid);
-        return false;
-    }
-    if (unlink(path) != 0) {
+    if (unlink(path) != 0 && errno != ENOENT) {
         snprintf(why, bytes, "%s: a stale socket that cannot be removed: %s", path,
                  strerror(errno));
         return false;

@@ -8,7 +8,8 @@
  *
  *   nothing                          → bind
  *   a socket, and nobody answers     → left over by a crash: unlink, bind
- *   a socket, and somebody answers   → another broker: refuse, with his pid
+ *   a socket, and somebody answers   → another broker: refuse, with his pid (after a second of
+ *                                      tries: he may be dying)
  *   anything else                    → refuse: it is not ours to remove */
 
 #include <stddef.h>

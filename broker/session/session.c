@@ -117,7 +117,7 @@ static void detach(struct pawl_session *session)
     if (session->pidfd >= 0) {
         set->io->ops->watch_remove(set->io, &session->pid_watch);
         set->files--;
-        pawl_orphan_create(set, id, session->pidfd);
+        pawl_orphan_create(set, id, &session->peer, session->pidfd);
         session->pidfd = -1;
     }
     pawl_session_free(session, PAWL_E_BROKER_DOWN);

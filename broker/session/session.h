@@ -63,11 +63,12 @@ struct pawl_session {
     struct pawl_io_watch socket_watch, pid_watch;
 };
 
-/* One process; the sessions that it left, since it may leave many. */
+/* One process that has left sessions behind. */
 struct pawl_orphan {
     struct pawl_list place; /* in sessions->orphans, by deadline */
     struct pawl_list pending;
     struct pawl_sessions *set;
+    uint64_t session; /* this one; 0: all detached ones of the process below */
     uint32_t pid;
     uint64_t start_time;
     uint64_t deadline; /* boot clock: the grace of its last one is over, the core has ended them */
@@ -143,7 +144,8 @@ uint32_t pawl_sessions_accept(struct pawl_sessions *set);
 bool pawl_sessions_files_left(const struct pawl_sessions *set, uint32_t more);
 /* orphan.c. create takes the pidfd over; without memory or a watch the session just lasts its
  * grace. died ends all sessions of that process that are detached. */
-void pawl_orphan_create(struct pawl_sessions *set, const struct pawl_core_peer *peer, int pidfd);
+void pawl_orphan_create(struct pawl_sessions *set, uint64_t id, const struct pawl_core_peer *peer,
+                        int pidfd);
 void pawl_orphan_died(struct pawl_orphan *orphan);
 void pawl_orphan_free(struct pawl_orphan *orphan);
 /* Ends recovered sessions of dead processes, watches those of living ones. 0 or -ENOMEM. */

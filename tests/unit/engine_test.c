@@ -442,6 +442,9 @@ static void a_command_is_admitted_by_its_need(void **state)
     assert_true(pawl_engine_admits(engine, &head));
     wal.admits_large = false;
     assert_false(pawl_engine_admits(engine, &head));
+    /* what no segment could ever hold is for the core to refuse; it must not wait for ever */
+    heart.need = SEGMENT / 2 + 1;
+    assert_true(pawl_engine_admits(engine, &head));
 }
 
 static void a_send_that_is_refused_needs_no_room(void **state)

@@ -560,7 +560,7 @@ static void one_user_cannot_have_all_sessions(void **state)
 static void descriptors_are_kept_back(void **state)
 {
     (void)state;
-    set.limits.files_max = PAWL_FILES_RESERVE + 7;
+    set.limits.files_max = 7;
     int a = attach(NULL), c = connect_to(path);
     struct pawl_attach_hello h = hello();
     struct pawl_attach_welcome w = greet_with(c, &h);
@@ -871,22 +871,28 @@ static void a_stopped_process_is_not_dead(void **state)
     (void)close(said);
 }
 
-static void a_detached_process_that_dies_ends_its_session(void **state)
+static void a_detached_process_that_dies_ends_its_sessions(void **state)
 {
     (void)state;
-    int said;
+    int said, own = attach(NULL);
     pid_t pid = client_process(false, true, &said);
     SERVE_UNTIL(set.lingering.next != &set.lingering);
     boot += PAWL_LINGER_NS;
-    SERVE_UNTIL(table[0].detached);
+    SERVE_UNTIL(table[1].detached);
+    table[2] = table[1]; /* another that it left */
+    table[2].id = 102;
+    table_count = 3;
     for (int i = 0; i < 5; i++)
         serve_once();
-    assert_int_equal(table[0].ended, 0);
+    assert_int_equal(table[1].ended, 0);
     assert_int_equal(kill(pid, SIGKILL), 0);
-    SERVE_UNTIL(table[0].ended);
-    assert_int_equal(table[0].ended, PAWL_END_DEAD + 1);
+    SERVE_UNTIL(table[1].ended && table[2].ended);
+    assert_int_equal(table[1].ended, PAWL_END_DEAD + 1);
+    assert_int_equal(table[2].ended, PAWL_END_DEAD + 1);
+    assert_int_equal(table[0].ended, 0); /* another process */
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     (void)close(said);
+    (void)close(own);
 }
 
 /* --- resume ---------------------------------------------------------------------------------- */
@@ -947,21 +953,17 @@ static void a_wrong_secret_and_an_unknown_session_are_told_apart(void **state)
     (void)close(fd);
 }
 
-static void a_resumed_orphan_is_watched_by_its_connection_alone(void **state)
+static void sessions_of_one_process_share_a_watch(void **state)
 {
     (void)state;
-    struct pawl_attach_welcome w;
-    int fd = attach(&w);
-    (void)close(fd);
-    SERVE_UNTIL(set.lingering.next != &set.lingering);
-    boot += PAWL_LINGER_NS;
-    SERVE_UNTIL(table[0].detached);
-    assert_false(pawl_list_empty(&set.orphans));
-    struct pawl_attach_hello h = hello_again(&w);
-    fd = connect_to(path);
-    assert_int_equal(greet_with(fd, &h).result, PAWL_OK);
-    assert_true(pawl_list_empty(&set.orphans));
-    (void)close(fd);
+    for (uint32_t i = 0; i < 5; i++) {
+        int fd = attach(NULL);
+        (void)close(fd);
+        SERVE_UNTIL(set.lingering.next != &set.lingering);
+        boot += PAWL_LINGER_NS;
+        SERVE_UNTIL(table[i].detached);
+    }
+    assert_int_equal(set.files, 1);
 }
 
 static void an_orphan_is_forgotten_after_its_grace(void **state)
@@ -1070,10 +1072,10 @@ int main(void)
         TEST(a_killed_process_ends_at_once),
         TEST(a_child_that_holds_the_socket_does_not_keep_its_parent_alive),
         TEST(a_stopped_process_is_not_dead),
-        TEST(a_detached_process_that_dies_ends_its_session),
+        TEST(a_detached_process_that_dies_ends_its_sessions),
         TEST(a_resumed_session_fences_the_older_holder),
         TEST(a_wrong_secret_and_an_unknown_session_are_told_apart),
-        TEST(a_resumed_orphan_is_watched_by_its_connection_alone),
+        TEST(sessions_of_one_process_share_a_watch),
         TEST(an_orphan_is_forgotten_after_its_grace),
         TEST(recovered_sessions_of_dead_processes_are_ended),
         TEST(after_a_reboot_all_are_dead),
