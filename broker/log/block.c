@@ -97,6 +97,9 @@ uint64_t pawl_block_claim(const struct pawl_log_identity *id, const void *page, 
         return 0;
     }
     uint64_t total = pawl_block_total(block->used_bytes);
+#ifdef PAWL_BUG_USED_UNBOUNDED
+    left = UINT64_MAX;
+#endif
     if (block->top.tag != id->tag || total > left) {
         *verdict = PAWL_VERDICT_FOREIGN;
         return 0;

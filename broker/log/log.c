@@ -196,6 +196,10 @@ static void block_done(struct pawl_io_op *op, int result)
     else
         log->failed = false;
 #endif
+#ifdef PAWL_BUG_HEAD_BEFORE_BLOCK
+    advance(log);
+    return;
+#endif
     if (f->needs_head && !log->failed)
         pawl_head_start(log, f->position + f->total, f->clean);
     advance(log);
@@ -265,6 +269,10 @@ static void launch(struct pawl_log *log, uint64_t position, uint32_t flags)
 #endif
     log->io->ops->write(log->io, &f->op, log->slot[log->current].fd, f->base, (size_t)f->total,
                         position % log->id.segment_bytes, durable);
+#ifdef PAWL_BUG_HEAD_BEFORE_BLOCK
+    if (f->needs_head)
+        pawl_head_start(log, log->tail, f->clean);
+#endif
     pawl_log_place(log);
 }
 

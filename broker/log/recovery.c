@@ -178,6 +178,7 @@ static int survey_slot(struct pawl_recovery *r, struct pawl_survey_slot *slot)
     int rc = slot_open(r, slot);
     if (rc)
         return rc;
+#ifndef PAWL_BUG_NO_FLUSH_BEFORE_READ
     if (!r->read_only) {
         /* What is read from here on is on the disk, not only in a cache (S2). */
         int error = r->io->ops->file_flush(r->io, slot->fd);
@@ -187,6 +188,7 @@ static int survey_slot(struct pawl_recovery *r, struct pawl_survey_slot *slot)
             return PAWL_LOG_FAILED;
         }
     }
+#endif
     const struct pawl_block_rec *block;
     int error = pawl_reader_block(&r->reader, &r->id, 0, &slot->first, &block);
     slot_close(r, slot);

@@ -184,6 +184,7 @@ static void short_write_is_no_success(enum kind kind)
     pid_t pid = fork();
     if (pid == 0) {
         struct rlimit limit = { 10000, 10000 };
+        alarm(20);
         signal(SIGXFSZ, SIG_IGN);
         struct pawl_io *io = make_io(kind);
         bool direct;
@@ -424,6 +425,50 @@ static void removed_watch_is_not_called(struct pawl_io *io)
 }
 BOTH(removed_watch_is_not_called)
 
+/* ... nor is another one that took its place in the table meanwhile. */
+static struct seen *newcomer;
+static void replace(struct pawl_io_watch *watch, uint32_t events)
+{
+    struct seen *s = PAWL_CONTAINER(watch, struct seen, watch);
+    s->times++;
+    if (s->removes && s->removes->watch.armed && !newcomer->watch.armed) {
+        s->io->ops->watch_remove(s->io, &s->removes->watch);
+        assert_int_equal(s->io->ops->watch_add(s->io, &newcomer->watch), 0);
+    }
+}
+
+static void newcomer_is_not_called_for_the_removed(struct pawl_io *io)
+{
+    struct seen s[2] = { 0 }, late = { .watch = { .ready = ready, .events = EPOLLIN } };
+    late.watch.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    newcomer = &late;
+    for (unsigned i = 0; i < 2; i++) {
+        s[i] = (struct seen){ .watch = { .ready = replace, .events = EPOLLIN },
+                              .io = io,
+                              .removes = &s[1 - i] };
+        s[i].watch.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        assert_int_equal(io->ops->watch_add(io, &s[i].watch), 0);
+    }
+    ring_bell(s[0].watch.fd);
+    ring_bell(s[1].watch.fd);
+    while (s[0].times + s[1].times == 0)
+        assert_true(io->ops->wait(io, UINT64_MAX) >= 0);
+    assert_int_equal(io->ops->wait(io, 1000000), 0);
+    assert_int_equal(s[0].times + s[1].times, 1);
+    assert_int_equal(late.times, 0);
+    ring_bell(late.watch.fd);
+    while (late.times == 0)
+        assert_true(io->ops->wait(io, UINT64_MAX) >= 0);
+    for (unsigned i = 0; i < 2; i++) {
+        if (s[i].watch.armed)
+            io->ops->watch_remove(io, &s[i].watch);
+        close(s[i].watch.fd);
+    }
+    io->ops->watch_remove(io, &late.watch);
+    close(late.watch.fd);
+}
+BOTH(newcomer_is_not_called_for_the_removed)
+
 /* U5, B-W17: more edges at once than the completion queue holds. */
 static void burst_of_edges_loses_none(struct pawl_io *io)
 {
@@ -617,6 +662,7 @@ int main(void)
         TWO(watches_see_the_other_side_close),
         TWO(removed_watch_lets_go_of_its_file),
         TWO(removed_watch_is_not_called),
+        TWO(newcomer_is_not_called_for_the_removed),
         TWO(burst_of_edges_loses_none),
         TWO(waits_no_less_than_asked),
         TWO(signal_ends_a_wait),

@@ -406,6 +406,39 @@ static void five_rounds_of_tears(void **state)
     }
 }
 
+/* S2: what a recovery has shown is on the disk, though it was in a cache only when the broker was
+ * killed. */
+static void what_recovery_shows_survives_a_power_cut(void **state)
+{
+    unsigned more = 0;
+    for (uint64_t seed = 1; seed <= 80; seed++) {
+        struct pawl_io *io = pawl_io_sim_create(seed);
+        struct log_rig rig;
+        rig_init(&rig, io, PAWL_IO_SIM_DIR);
+        assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+        assert_true(rig_fill(&rig, 2, 500, 1));
+        for (unsigned i = 0; i < 3; i++) {
+            assert_true(rig_append(&rig, 3000));
+            rig_seal(&rig);
+        }
+        pawl_io_sim_kill(io, seed);
+        rig_close(&rig);
+        pawl_io_sim_restart(io);
+        assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+        uint64_t shown = rig.replayed_count;
+        more += shown > 2;
+        pawl_io_sim_crash(io, seed);
+        rig_close(&rig);
+        pawl_io_sim_restart(io);
+        if (rig_open(&rig) != PAWL_LOG_OK)
+            fail_msg("seed %" PRIu64 ": %s", seed, rig.text);
+        assert_int_equal(rig.replayed_count, shown);
+        rig_fini(&rig);
+        io->ops->destroy(io);
+    }
+    assert_true(more > 5);
+}
+
 /* --- other damage ---------------------------------------------------------------------------- */
 
 /* S11: the last block went to another place. */
@@ -594,6 +627,7 @@ int main(void)
         cmocka_unit_test(torn_tail_in_old_blocks_is_cut),
         cmocka_unit_test(torn_block_with_a_marker_behind_is_damage),
         cmocka_unit_test(torn_block_with_a_marker_in_old_blocks_is_damage),
+        cmocka_unit_test(what_recovery_shows_survives_a_power_cut),
         cmocka_unit_test(five_rounds_of_tears),
         cmocka_unit_test(misdirected_block_is_seen),
         cmocka_unit_test(segment_of_another_log_is_not_taken),
