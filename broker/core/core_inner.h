@@ -451,8 +451,6 @@ void pawl_core_again(struct pawl_core *core);
 /* ids: u64 each, wherever they lie in a record. */
 void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
                            uint32_t count, uint64_t forget);
-/* The record at lsn is now what these tombstones need. */
-void pawl_core_purge_homes(struct pawl_core *core, const void *ids, uint32_t count, uint64_t lsn);
 /* Nothing but tombstones names a queue that is long gone. */
 void pawl_core_queue_drop_placeholder(struct pawl_core *core, struct pawl_core_queue *q);
 void pawl_core_queue_timer(struct pawl_core *core, uint32_t number);
@@ -546,9 +544,11 @@ void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint
 void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
                                 uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn);
 void pawl_core_lane_clear(struct pawl_core *core, struct pawl_core_lane *lane);
-/* What a record in the log says of a window. */
+/* What a record in the log says of a window: the answer, a part of it, or only that the command was
+ * taken. */
+enum pawl_window_use { PAWL_WINDOW_SET, PAWL_WINDOW_ADD, PAWL_WINDOW_TOUCH };
 void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op, int result,
-                            uint64_t value, uint64_t lsn, bool add);
+                            uint64_t value, uint64_t lsn, enum pawl_window_use use);
 /* 0: no memory. bytes <= PAWL_DATA_BYTES_MAX; shrink says how many it became. */
 void pawl_core_data_shrink(struct pawl_core *core, uint32_t block, uint32_t bytes);
 uint32_t pawl_core_data_buffer(struct pawl_core *core, uint32_t bytes, uint8_t **data);

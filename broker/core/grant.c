@@ -172,6 +172,7 @@ static void grant(struct pawl_core *core, struct pawl_core_waiter *w, struct paw
         .uid = s->peer.uid,
         .pid = s->peer.pid,
         .kind = w->kind,
+        .flags = w->standing ? PAWL_RECORD_STANDING : 0,
     };
     core->next_grant += count;
     struct pawl_granted_rec *out, granted[PAWL_GRANT_BATCH];
@@ -208,6 +209,7 @@ static void grant_at_most_once(struct pawl_core *core, struct pawl_core_waiter *
 {
     struct pawl_core_lane *lane = pawl_core_lane_at(core, w->lane);
     const struct pawl_core_session *s = pawl_core_session_at(core, lane->session);
+    uint8_t flags = PAWL_RECORD_AMO | (w->standing ? PAWL_RECORD_STANDING : 0);
     for (uint32_t i = 0; i < count; i++) {
         struct pawl_core_message *m = pawl_core_message_at(core, chosen[i]);
         struct pawl_op_rec op;
@@ -219,8 +221,7 @@ static void grant_at_most_once(struct pawl_core *core, struct pawl_core_waiter *
         if (m->acquired < UINT16_MAX)
             m->acquired++;
         m->flags = (uint8_t)(m->flags + PAWL_MESSAGE_PIN); /* over the end, for the body */
-        uint64_t lsn =
-            pawl_core_end_message(core, chosen[i], PAWL_STATE_ACKED, &op, PAWL_RECORD_AMO);
+        uint64_t lsn = pawl_core_end_message(core, chosen[i], PAWL_STATE_ACKED, &op, flags);
         /* Also of a relaxed queue: a crash must not bring back what was shown. */
         uint64_t wait = pawl_core_queue_logged(q) ? pawl_core_appended(core) : q->wait_lsn;
         deliver(core, lane, chosen[i], w->seq, wait, lsn);

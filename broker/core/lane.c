@@ -388,7 +388,7 @@ void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane)
 }
 
 void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op, int result,
-                            uint64_t value, uint64_t lsn, bool add)
+                            uint64_t value, uint64_t lsn, enum pawl_window_use use)
 {
     if (op->session == 0)
         return;
@@ -405,7 +405,7 @@ void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op
         return; /* a later fact has all of this */
     lane->oldest = pawl_max_u64(lane->oldest, op->seq - op->open);
     lane->seq_max = pawl_max_u64(lane->seq_max, op->seq);
-    if (op->seq < lane->oldest)
+    if (op->seq < lane->oldest || use == PAWL_WINDOW_TOUCH)
         return;
     /* The client came back with a larger window. */
     uint64_t span = lane->seq_max - lane->oldest + 1;
@@ -415,7 +415,8 @@ void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op
         return;
     }
     struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, op->seq);
-    uint64_t sum = add && e->seq == op->seq && e->state == PAWL_WINDOW_DONE ? e->value : 0;
+    uint64_t sum =
+        use == PAWL_WINDOW_ADD && e->seq == op->seq && e->state == PAWL_WINDOW_DONE ? e->value : 0;
     *e = (struct pawl_window_entry){
         .seq = op->seq,
         .value = value + sum,

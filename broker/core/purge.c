@@ -107,20 +107,9 @@ static uint32_t purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
         memcpy(out + sizeof r, p.ids, ids_bytes);
     }
     pawl_core_purge_apply(core, q, p.ids, p.count, forget);
-    /* A tombstone needs the record that made it. */
-    pawl_core_purge_homes(core, p.ids, p.count, job->lsn);
+    /* The record has ids alone: the tombstones still need those that made the messages, and keep
+     * their homes. */
     return p.count + 1;
-}
-
-void pawl_core_purge_homes(struct pawl_core *core, const void *ids, uint32_t count, uint64_t lsn)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t id;
-        memcpy(&id, (const uint8_t *)ids + i * sizeof id, sizeof id);
-        uint32_t n = pawl_table_find(&core->messages_by_id, id);
-        if (n && pawl_core_message_at(core, n)->state == PAWL_STATE_PURGED)
-            pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
-    }
 }
 
 enum purge_result { PURGE_DONE, PURGE_NO_ROOM, PURGE_LATER };

@@ -119,6 +119,7 @@ struct pawl_send_rec {
 #define PAWL_RECORD_SCHEDULED 2u /* place is when it is due */
 #define PAWL_RECORD_COPY 4u      /* END: the fact of a tombstone, counted before */
 #define PAWL_RECORD_AMO 8u       /* END: at-most-once receive, a delivery too */
+#define PAWL_RECORD_STANDING 16u /* for a SUBSCRIBE, which this does not answer */
 
 struct pawl_granted_rec {
     uint64_t message, random;
@@ -130,7 +131,8 @@ struct pawl_grant_rec {
     uint64_t lease_ns, hold_end;
     uint32_t uid, pid;
     uint8_t kind;
-    uint8_t reserved[7];
+    uint8_t flags; /* PAWL_RECORD_STANDING */
+    uint8_t reserved[6];
     /* struct pawl_granted_rec[count] */
 };
 

@@ -111,7 +111,7 @@ static int send(struct pawl_core *core, const struct pawl_record_view *v, uint64
     struct pawl_core_queue *q = pawl_core_queue_known(core, v->send.queue);
     if (!q)
         return -1;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, v->send.id, lsn, false);
+    pawl_core_window_apply(core, &v->op, PAWL_OK, v->send.id, lsn, PAWL_WINDOW_SET);
     if (find_message(core, v->send.id) != 0)
         return -1; /* an id is given once */
     uint32_t block;
@@ -129,7 +129,8 @@ static int grant(struct pawl_core *core, const struct pawl_record_view *v, uint6
     struct pawl_core_queue *q = pawl_core_queue_known(core, r->queue);
     if (!q)
         return -1;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, v->op.extra, lsn, true);
+    pawl_core_window_apply(core, &v->op, PAWL_OK, v->op.extra, lsn,
+                           r->flags & PAWL_RECORD_STANDING ? PAWL_WINDOW_TOUCH : PAWL_WINDOW_ADD);
     uint32_t s = v->op.session ? pawl_table_find(&core->sessions_by_id, v->op.session) : 0;
     q->counters.delivered += v->op.extra;
     for (uint32_t i = 0; i < v->op.extra; i++) {
@@ -147,7 +148,7 @@ static int back(struct pawl_core *core, const struct pawl_record_view *v, uint64
     struct pawl_core_queue *q = pawl_core_queue_known(core, v->back.queue);
     if (!q)
         return -1;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, 0, lsn, false);
+    pawl_core_window_apply(core, &v->op, PAWL_OK, 0, lsn, PAWL_WINDOW_SET);
     pawl_core_back_apply(core, &v->back, v->rest, q, find_message(core, v->back.message));
     return 0;
 }
@@ -173,7 +174,10 @@ static int end(struct pawl_core *core, const struct pawl_record_view *v, uint64_
     if (!q)
         return -1;
     bool amo = v->end.flags & PAWL_RECORD_AMO;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, amo ? 1 : 0, lsn, amo);
+    enum pawl_window_use use = amo ? PAWL_WINDOW_ADD : PAWL_WINDOW_SET;
+    if (v->end.flags & PAWL_RECORD_STANDING)
+        use = PAWL_WINDOW_TOUCH;
+    pawl_core_window_apply(core, &v->op, PAWL_OK, amo ? 1 : 0, lsn, use);
     uint32_t n = find_message(core, v->end.message);
     if (n == 0)
         n = make_tombstone(core, &v->end, q);
@@ -188,9 +192,8 @@ static int purge(struct pawl_core *core, const struct pawl_record_view *v, uint6
     struct pawl_core_queue *q = pawl_core_queue_known(core, v->purge.queue);
     if (!q)
         return -1;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, v->purge.total, lsn, false);
+    pawl_core_window_apply(core, &v->op, PAWL_OK, v->purge.total, lsn, PAWL_WINDOW_SET);
     pawl_core_purge_apply(core, q, v->rest, v->op.extra, v->purge.forget);
-    pawl_core_purge_homes(core, v->rest, v->op.extra, lsn);
     return 0;
 }
 
@@ -296,7 +299,7 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
         rc = lane(core, &v, lsn);
         break;
     case PAWL_RECORD_QUEUE:
-        pawl_core_window_apply(core, &v.op, (int)v.queue.result, v.queue.id, lsn, false);
+        pawl_core_window_apply(core, &v.op, (int)v.queue.result, v.queue.id, lsn, PAWL_WINDOW_SET);
         pawl_core_queue_apply(core, &v.queue, lsn);
         break;
     case PAWL_RECORD_SEND:
@@ -306,7 +309,7 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
         rc = grant(core, &v, lsn);
         break;
     case PAWL_RECORD_RENEW:
-        pawl_core_window_apply(core, &v.op, PAWL_OK, 0, lsn, false);
+        pawl_core_window_apply(core, &v.op, PAWL_OK, 0, lsn, PAWL_WINDOW_SET);
         pawl_core_renew_apply(core, &v.renew, find_message(core, v.renew.message));
         break;
     case PAWL_RECORD_BACK:
@@ -316,7 +319,7 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
         rc = end(core, &v, lsn);
         break;
     case PAWL_RECORD_RESTORE:
-        pawl_core_window_apply(core, &v.op, PAWL_OK, 0, lsn, false);
+        pawl_core_window_apply(core, &v.op, PAWL_OK, 0, lsn, PAWL_WINDOW_SET);
         pawl_core_restore_apply(core, find_message(core, v.restore.message));
         break;
     case PAWL_RECORD_PURGE:
