@@ -134,7 +134,7 @@ static uint32_t waiting_of(const struct request *r)
     return n;
 }
 
-static int hand_out_all(struct pawl *lane, struct request *r)
+static int hand_out_all(struct pawl *lane, struct request *r, uint64_t now)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->queue_count; i++) {
@@ -143,7 +143,7 @@ static int hand_out_all(struct pawl *lane, struct request *r)
     }
     if (waiting_of(r) == 0)
         return 0;
-    uint64_t now = pawl_now(lane), taken = lane->taken;
+    uint64_t taken = lane->taken;
     for (uint32_t i = 0; i < r->queue_count && n < r->max; i++) {
         int rc = hand_out(lane, line_of(r, i), now, r->out + n, r->max - n);
         if (rc < 0)
@@ -305,15 +305,14 @@ static int enlarge(struct pawl *lane, const struct request *r)
 static int receive(struct pawl *lane, struct request *r)
 {
     bool looked = false, stood = lane->prefetch_short;
-    uint64_t wait_end = pawl_add_sat(r->start, r->o.wait_ns);
-    for (;;) {
-        int rc = hand_out_all(lane, r);
+    uint64_t wait_end = pawl_add_sat(r->start, r->o.wait_ns), now = r->start;
+    for (;; now = pawl_now(lane)) {
+        int rc = hand_out_all(lane, r, now);
         if (rc != 0) {
             if (!looked && rc > 0)
                 lane->prefetch_short = false;
             return rc;
         }
-        uint64_t now = pawl_now(lane);
         if (looked && now >= wait_end)
             return 0;
         if (r->credit) {
