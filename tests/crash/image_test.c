@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* S6: the log lives through a script on a recorded disk; then every disk that a power cut could
- * have left is recovered twice, written to, cut again and recovered. PAWL_IMAGES=20000 for the long
- * run, PAWL_SEED for another sample. */
+ * have left is recovered twice, written to, cut again and recovered. PAWL_IMAGES=20000 (or
+ * PAWL_CRASH_IMAGES) for the long run, PAWL_SEED for another sample. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -99,7 +99,8 @@ static uint64_t from_env(const char *name, uint64_t otherwise)
 int main(void)
 {
     alarm(3000);
-    uint64_t wanted = from_env("PAWL_IMAGES", 3000), seed = from_env("PAWL_SEED", 1);
+    uint64_t wanted = from_env("PAWL_CRASH_IMAGES", from_env("PAWL_IMAGES", 3000)),
+             seed = from_env("PAWL_SEED", 1);
     struct pawl_io *disk = pawl_io_sim_create(seed);
     struct pawl_io *io = pawl_io_record_create(disk, PAWL_IO_SIM_DIR);
     struct log_rig rig;

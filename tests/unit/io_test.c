@@ -37,7 +37,7 @@ static struct pawl_io *make_io(enum kind kind)
     char why[256];
     struct pawl_io *io = kind == URING ? pawl_io_uring_create(why) : pawl_io_posix_create(why);
     if (!io)
-        print_message("skipped: %s\n", why);
+        print_message("skip: %s\n", why);
     return io;
 }
 
@@ -628,7 +628,7 @@ static void falls_back_where_uring_is_forbidden(void **state)
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status));
         if (WEXITSTATUS(status) == 77) {
-            print_message("skipped: no seccomp here\n");
+            print_message("skip: no seccomp here\n");
             skip();
         }
         assert_int_equal(WEXITSTATUS(status), 0);

@@ -21,7 +21,7 @@ static struct pawl_io *make_io(bool uring)
     char why[256];
     struct pawl_io *io = uring ? pawl_io_uring_create(why) : pawl_io_posix_create(why);
     if (!io)
-        print_message("skipped: %s\n", why);
+        print_message("skip: %s\n", why);
     return io;
 }
 

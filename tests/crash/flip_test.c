@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* S9: a 64 KiB log and the files around it, with every single bit flipped: it opens with all that
  * was acknowledged, or it refuses. Never a loss without a word, never other bytes, never a crash.
- * A stride by default; PAWL_FLIPS=all for each of the 524,288 bits and those of all other files. */
+ * A stride by default; PAWL_FLIPS=all (or PAWL_CRASH_FULL=1) for each of the 524,288 bits and those
+ * of all other files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ int main(void)
 {
     alarm(1200);
     const char *how = getenv("PAWL_FLIPS");
-    uint64_t stride = how && strcmp(how, "all") == 0 ? 1 : 101;
+    bool all = (how && strcmp(how, "all") == 0) || getenv("PAWL_CRASH_FULL");
+    uint64_t stride = all ? 1 : 101;
     struct pawl_io *io = pawl_io_sim_create(1);
     struct log_rig rig;
     rig_init(&rig, io, PAWL_IO_SIM_DIR);
