@@ -239,7 +239,10 @@ bool pawl_engine_quiesce(struct pawl_engine *engine)
             idle = 0;
         } else {
             idle++;
-            e->boot += DRAIN_STEP_NS; /* nothing happened for as long; there is no clock here */
+            /* Nothing happened for as long; there is no clock here. Both clocks, or the next start
+             * would find pawl time behind (C3). */
+            e->boot += n == 0 ? DRAIN_STEP_NS : 0;
+            e->now.time = e->boot + e->shift;
         }
     }
     return false;
