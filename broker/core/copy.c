@@ -61,6 +61,12 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
         pawl_core_sweep_message(core, q, n);
         return true;
     }
+#ifdef PAWL_BUG_TOMBSTONE_NOT_COPIED
+    if (pawl_core_terminal(m->state)) {
+        pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, 0);
+        return true;
+    }
+#endif
     if (pawl_core_terminal(m->state))
         return copy_tombstone(core, n, budget);
     struct pawl_message_rec r = {

@@ -86,6 +86,9 @@ bool pawl_core_id_given(const struct pawl_core *core, uint64_t id)
     uint64_t counter = id & ((1ull << PAWL_EPOCH_SHIFT) - 1);
     if (counter == 0 || epoch == 0 || epoch > core->options.epoch)
         return false;
+#ifdef PAWL_BUG_FORGOTTEN_NOT_FOUND
+    return epoch == core->options.epoch && counter <= core->next_id;
+#endif
     return epoch < core->options.epoch || counter <= core->next_id;
 }
 
@@ -287,6 +290,9 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
     if (known && answered_before(&t))
         return PAWL_OK;
     lane->seq_max = pawl_max_u64(lane->seq_max, t.seq);
+#ifdef PAWL_BUG_DEADLINE_IGNORED
+    t.deadline = 0;
+#endif
     if (t.deadline && core->now.time >= t.deadline)
         pawl_core_take_answer(&t, PAWL_E_DEADLINE, 0, pawl_core_appended(core));
     else
@@ -347,7 +353,11 @@ static void message_timer(struct pawl_core *core, uint32_t n)
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     if (pawl_core_queue_at(core, m->queue)->gone)
         return;
+#ifdef PAWL_BUG_TTL_ENDS_LEASE
+    if (m->state == PAWL_STATE_LEASED && pawl_core_message_ttl_end(core, m) > core->now.time) {
+#else
     if (m->state == PAWL_STATE_LEASED) {
+#endif
         pawl_core_lease_timer(core, n);
         return;
     }

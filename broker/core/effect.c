@@ -138,7 +138,7 @@ static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, b
         return;
     if (!published && l->kind != PAWL_LEASE_HELD)
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
-    pawl_timer_arm(&core->wheel, m->timer, l->deadline);
+    pawl_core_message_timer(core, e->message);
     l->position = published ? position : PAWL_POSITION_NONE;
     if (published || l->session == 0 || l->seq == 0)
         return;

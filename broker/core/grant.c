@@ -224,6 +224,9 @@ static void grant_at_most_once(struct pawl_core *core, struct pawl_core_waiter *
         uint64_t lsn = pawl_core_end_message(core, chosen[i], PAWL_STATE_ACKED, &op, flags);
         /* Also of a relaxed queue: a crash must not bring back what was shown. */
         uint64_t wait = pawl_core_queue_logged(q) ? pawl_core_appended(core) : q->wait_lsn;
+#ifdef PAWL_BUG_ONCE_SHOWN_EARLY
+        wait = pawl_core_queue_wait(core, q);
+#endif
         deliver(core, lane, chosen[i], w->seq, wait, lsn);
         m->flags = (uint8_t)(m->flags - PAWL_MESSAGE_PIN);
         w->wait_lsn = pawl_max_u64(w->wait_lsn, wait);

@@ -138,6 +138,9 @@ void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
     uint64_t due = UINT64_MAX;
     if (m->state == PAWL_STATE_LEASED) {
         due = pawl_core_lease_at(core, m->lease)->deadline;
+#ifdef PAWL_BUG_TTL_ENDS_LEASE
+        due = pawl_min_u64(due, pawl_core_message_ttl_end(core, m));
+#endif
     } else if (m->state == PAWL_STATE_SCHEDULED) {
         due = pawl_min_u64(pawl_core_message_due(core, m), pawl_core_message_ttl_end(core, m));
     } else if (m->state == PAWL_STATE_READY) {
