@@ -210,10 +210,10 @@ static void poison_ends_up_dead(struct consumer *c)
     uint64_t id = harness_send(lane, "poison", "poison");
     for (int i = 0; i < 2; i++) {
         *c = (struct consumer){ .queue = "poison", .lease_ns = HOURS_12 };
-        pid_t pid = start(c);
-        if (i == 1)
+        kill_and_wait(start(c));
+        harness_until(harness_stat(lane, "poison").leased == 0);
+        if (i == 0)
             harness_broker_restart(&broker); /* the count is in the log */
-        kill_and_wait(pid);
     }
     harness_until(harness_stat(lane, "poison").dead == 1);
     harness_check_rc(pawl_query_one(lane, "poison", id, &record), PAWL_OK);
