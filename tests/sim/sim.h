@@ -100,6 +100,7 @@ struct sim_op {
     uint8_t *command;
     uint32_t bytes;
     uint32_t takes;
+    bool sure; /* SEND: its first decision was no refusal */
     struct sim_queue *queue;
     struct sim_message *message;         /* SEND: the one it makes; else the one it names */
     uint64_t index, time;                /* of the last take */
@@ -118,6 +119,7 @@ struct sim_op {
     struct sim_op *target;
     struct sim_counts *counts;
     uint64_t after; /* SCAN */
+    bool inspects;
     uint32_t mask;
 };
 
@@ -189,6 +191,8 @@ struct sim_queue {
     struct pawl_queue_options options;
     uint64_t paused_index; /* certainly paused since; 0: not certain */
     bool maybe_paused, ever_paused;
+    bool inspected; /* ... and scanned to its end since the last start */
+    uint64_t inspect_after;
     struct sim_op *pausing, *creating; /* open PAUSE or RESUME; CREATE */
     uint64_t deliveries, exceptions;
     struct sim_grant *grants; /* history, newest last */
@@ -248,7 +252,8 @@ struct sim {
     uint64_t unsealed_since;
     bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried,
         ends_pending;
-    uint32_t full_clear;
+    bool inspecting; /* after a start: the operator looks at everything before others come back */
+    uint32_t full_clear, safety_ops;
     uint64_t crash_in; /* engine calls until the next crash */
     uint64_t slow_until, full_until;
     /* everybody */
@@ -389,6 +394,7 @@ const char *sim_model_left(struct sim *w, char text[256]);
 bool sim_model_settled(const struct sim_message *message);
 bool sim_model_surely(const struct sim_message *message, uint8_t state);
 void sim_model_dump(struct sim *w, const struct sim_message *message);
+void sim_model_watch(struct sim *w);  /* PAWL_WATCH=n: dumps m<n> whenever it has changed */
 void sim_model_unseen(struct sim *w); /* every lease that stands is in its client's hands */
 void sim_model_free(struct sim *w);
 uint64_t sim_model_next(struct sim *w); /* pawl time at which something must happen at the latest */

@@ -134,7 +134,7 @@ static void submit_receive(struct sim *w, struct sim_lane *lane)
                                  PAWL_LEASE_DETACHED);
     c.flags = !standing && sim_one_in(w, 8) ? PAWL_RECEIVE_AT_MOST_ONCE : 0;
     if (w->liveness) {
-        c.wait_ns = 10 * SIM_S;
+        c.wait_ns = SIM_HOUR;
         c.lease_ns = 60 * SIM_S;
         c.lease_kind = PAWL_LEASE_PROCESS;
         c.flags = 0;
@@ -256,7 +256,7 @@ static struct sim_op *submit_queue(struct sim *w, struct sim_lane *lane, struct 
     return op;
 }
 
-static void submit_scan(struct sim *w, struct sim_lane *lane, struct sim_queue *q)
+static void submit_scan(struct sim *w, struct sim_lane *lane, struct sim_queue *q, bool inspects)
 {
     struct sim_op *op = sim_op_create(w, lane, PAWL_CMD_SCAN, sizeof(struct pawl_cmd_scan), 0);
     struct pawl_cmd_scan c;
@@ -267,7 +267,12 @@ static void submit_scan(struct sim *w, struct sim_lane *lane, struct sim_queue *
     if (sim_one_in(w, 2))
         c.state_mask = 1u << PAWL_STATE_SCHEDULED | 1u << PAWL_STATE_READY |
                        1u << PAWL_STATE_LEASED | 1u << PAWL_STATE_DEAD;
-    if (w->liveness)
+    op->inspects = inspects;
+    if (inspects) {
+        c.max = 1024;
+        c.state_mask = 0x1fe;
+        c.after_id = q->inspect_after;
+    } else if (w->liveness)
         c.max = 1024;
     else if (w->message_count != 0 && sim_one_in(w, 2))
         c.after_id = w->messages[sim_below(w, w->message_count)]->id;
@@ -352,6 +357,8 @@ static void act_lane(struct sim *w, struct sim_lane *lane)
     if (lane->receive == NULL && (w->liveness || sim_one_in(w, 4))) {
         submit_receive(w, lane);
     } else if (w->liveness) {
+        if (lane->receive->number <= w->safety_ops)
+            submit_stop(w, lane); /* it may wait on some queues only */
         while (lane->held_count > 0 && has_window(lane)) {
             uint32_t before = lane->held_count;
             settle_held(w, lane);
@@ -389,7 +396,7 @@ void sim_client_read(struct sim *w, struct sim_client *client, bool all)
 void sim_client_act(struct sim *w, struct sim_client *client)
 {
     uint64_t now = pawl_io_sim_now(w->io);
-    if (!client->alive || now < client->frozen_until)
+    if (!client->alive || now < client->frozen_until || (w->inspecting && !client->admin))
         return;
     if (client->core == NULL) {
         if (client->back_at <= now || w->liveness)
@@ -423,8 +430,21 @@ static void admin_drain(struct sim *w, struct sim_lane *lane)
             submit_message(w, lane, m, PAWL_CMD_RESTORE);
     }
     struct sim_queue *q = some_queue(w);
-    if (q != NULL && lane->open_count < 8 && sim_one_in(w, 4))
-        submit_scan(w, lane, q);
+    if (q != NULL && lane->open_count < 8 && sim_one_in(w, 8))
+        submit_scan(w, lane, q, false);
+}
+
+/* Everything that a start has recovered is compared with what it may be. */
+static void inspect(struct sim *w, struct sim_lane *lane)
+{
+    if (lane->open_count > 0)
+        return;
+    for (uint32_t i = 0; i < w->options.queues; i++)
+        if (w->queues[i].id != 0 && !w->queues[i].inspected) {
+            submit_scan(w, lane, &w->queues[i], true);
+            return;
+        }
+    w->inspecting = false;
 }
 
 void sim_admin_act(struct sim *w, struct sim_client *client)
@@ -432,6 +452,10 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
     struct sim_lane *lane = client->lanes[0];
     if (lane->core == NULL || !has_window(lane))
         return;
+    if (w->inspecting) {
+        inspect(w, lane);
+        return;
+    }
     for (uint32_t i = 0; i < w->options.queues; i++) {
         struct sim_queue *q = &w->queues[i];
         if (q->id == 0 && q->creating == NULL)
@@ -451,7 +475,7 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
     case 1:
     case 2:
     case 3:
-        submit_scan(w, lane, q);
+        submit_scan(w, lane, q, false);
         break;
     case 4:
     case 5:

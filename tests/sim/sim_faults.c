@@ -81,6 +81,16 @@ void sim_options_print(const struct sim *w)
         if (o->faults >> f & 1)
             fprintf(stderr, " %s", sim_fault_names[f]);
     fprintf(stderr, "\n");
+    for (uint32_t i = 0; w->queues != NULL && i < o->queues; i++) {
+        const struct pawl_queue_options *q = &w->queues[i].options;
+        fprintf(stderr,
+                "  %s: mode %u lease %" PRIu64 " hold %" PRIu64 " ttl %" PRIu64
+                " retention %" PRIu64 " messages %" PRIu64 " bytes %" PRIu64
+                " inflight %u failed %d crashed %d steps %u\n",
+                w->queues[i].name, q->mode, q->lease_ns, q->max_hold_ns, q->ttl_ns,
+                q->done_retention_ns, q->max_messages, q->max_bytes, q->max_inflight,
+                (int)q->max_failed, (int)q->max_crashed, q->retry_count);
+    }
 }
 
 /* --- clock ----------------------------------------------------------------------------------- */
@@ -242,10 +252,10 @@ void sim_faults_start(struct sim *w) { disk_normal(w); }
 void sim_faults_end(struct sim *w)
 {
     w->liveness = true;
+    w->safety_ops = w->op_count;
     w->slow_until = 0;
     pawl_io_sim_fail_at(w->io, PAWL_IO_SIM_ALL, 0, 0, false);
-    w->disk_faulty = false;
-    disk_normal(w);
+    disk_normal(w); /* what is in flight may still fail */
     disk_back(w);
     for (uint32_t i = 0; i < w->client_count; i++)
         w->clients[i]->lazy_until = w->clients[i]->frozen_until = 0;

@@ -67,6 +67,12 @@ static void way_print(const struct sim_way *way)
     fprintf(stderr, "\n");
 }
 
+void sim_way_print(const struct sim_way *ways, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        way_print(&ways[i]);
+}
+
 void sim_model_dump(struct sim *w, const struct sim_message *m)
 {
     fprintf(stderr, "--- message m%u id %" PRIx64 " queue %s priority %u, %u stands:\n", m->number,
@@ -79,7 +85,7 @@ void sim_model_dump(struct sim *w, const struct sim_message *m)
     }
 }
 
-static void derive(struct sim *w, struct sim_message *m);
+static void derive_again(struct sim *w, struct sim_message *m);
 
 void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void *ctx,
                       const char *what)
@@ -105,11 +111,31 @@ void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void
         }
     }
     m->changed = w->index;
-    /* What was thrown out was true then; it may still come. */
-    struct sim_set *set = sim_current(m);
-    for (uint32_t j = 0; j < set->count; j++)
-        set->ways[j].lapsed = set->ways[j].released = false;
-    derive(w, m);
+    derive_again(w, m);
+}
+
+void sim_model_watch(struct sim *w)
+{
+    static int64_t watched = -2;
+    static uint64_t was;
+    if (watched == -2) {
+        const char *text = getenv("PAWL_WATCH");
+        watched = text != NULL ? atoll(text) : -1;
+    }
+    if (watched < 0)
+        return;
+    for (uint32_t i = 0; i < w->message_count; i++) {
+        const struct sim_message *m = w->messages[i];
+        if (m->number != watched)
+            continue;
+        uint64_t now = m->stand_count;
+        for (uint32_t s = 0; s < m->stand_count; s++)
+            now = pawl_hash64(m->stands[s].set.ways,
+                              m->stands[s].set.count * sizeof(struct sim_way), now);
+        if (now != was)
+            sim_model_dump(w, m);
+        was = now;
+    }
 }
 
 /* --- sends ----------------------------------------------------------------------------------- */
@@ -189,6 +215,7 @@ static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op
         sim_fail(w, "the model has no rule for %s of m%u", sim_type_name(op->type), m->number);
     }
     set_replace(set, &out);
+    derive_again(w, m);
 }
 
 void sim_model_take(struct sim *w, struct sim_op *op)
@@ -622,7 +649,7 @@ static void check_prefix(struct sim *w, const struct sim_op *op, uint64_t value)
         return;
     if (value >> 40 < w->epoch)
         w->kept_max = pawl_max_u64(w->kept_max, op->first_index);
-    else
+    else if (op->sure) /* it was not refused at first */
         w->lost_min = pawl_min_u64(w->lost_min, op->first_index);
     SIM_CHECK(w, w->kept_max < w->lost_min,
               "G11: the crash kept a send decided at %" PRIu64 " and lost one of %" PRIu64,
@@ -895,7 +922,7 @@ static void derive(struct sim *w, struct sim_message *m)
             sim_rules_release(w, m, &way, (enum pawl_core_end)(way.end_why - 1),
                               (enum sim_taken)way.end_taken, set);
         }
-        if (way.state == PAWL_STATE_LEASED && !way.ended && now >= way.from) {
+        if (way.state == PAWL_STATE_LEASED && now >= way.from) {
             set->ways[j].over = now >= way.to;
             set->ways[j].lapsed = true;
             if (!way.lapsed)
@@ -910,6 +937,15 @@ static void derive(struct sim *w, struct sim_message *m)
     }
     if (set->count != count)
         m->changed = w->index;
+}
+
+/* What was thrown out, or had not heard this answer, may still come. */
+static void derive_again(struct sim *w, struct sim_message *m)
+{
+    struct sim_set *set = sim_current(m);
+    for (uint32_t j = 0; j < set->count; j++)
+        set->ways[j].lapsed = set->ways[j].released = false;
+    derive(w, m);
 }
 
 /* What ends by its time, may end from now on. */
@@ -1151,6 +1187,7 @@ void sim_model_restart(struct sim *w, bool same_boot)
                 way.end_why = PAWL_END_CLOSED + 1;
                 way.end_taken = SIM_NOT_TAKEN;
                 way.end_at = now;
+                way.from = way.to = SIM_NEVER;
             } else if (way.state == PAWL_STATE_LEASED) {
                 uint64_t renewed = way.renew_ns ? way.renew_ns : way.lease_ns;
                 way.from = now + pawl_min_u64(way.lease_ns, renewed);

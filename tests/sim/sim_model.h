@@ -102,6 +102,7 @@ static inline struct sim_set *sim_current(struct sim_message *m)
 
 /* --- sim_rules.c: the contract --------------------------------------------------------------- */
 
+void sim_way_print(const struct sim_way *ways, uint32_t count);
 void sim_set_add(struct sim *w, struct sim_set *set, const struct sim_way *way);
 /* All that may become of a message that stands so when op is decided now. */
 void sim_rules_decide(struct sim *w, struct sim_message *m, const struct sim_way *way,

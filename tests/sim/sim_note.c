@@ -27,6 +27,7 @@ static void note(struct sim *w, const char *format, va_list args)
     w->hash = pawl_hash64(line, (size_t)n, w->hash);
     if (loud)
         fprintf(stderr, "%s\n", line);
+    sim_model_watch(w);
 }
 
 void sim_note(struct sim *w, const char *format, ...)

@@ -312,5 +312,9 @@ void sim_order_scan(struct sim *w, struct sim_op *op, const void *data, uint32_t
     if (rows_count > 0 && count > rows_count)
         last = rows[rows_count - 1].id;
     scan_missing(w, op, rows, rows_count, last, all_known);
+    if (op->inspects) {
+        op->queue->inspected = last == UINT64_MAX;
+        op->queue->inspect_after = last;
+    }
     free(rows);
 }

@@ -54,14 +54,32 @@ static uint64_t ladder(const struct sim_queue *q, uint32_t failed)
     return standard[step < 6 ? step : 5] * SIM_S;
 }
 
+/* Two that differ only in when they became ready, which nobody knows of either. */
+static bool merge(struct sim_way *old, const struct sim_way *way)
+{
+    if (old->state != PAWL_STATE_READY || way->state != PAWL_STATE_READY || old->fresh ||
+        way->fresh || old->to != SIM_NEVER || way->to != SIM_NEVER)
+        return false;
+    struct sim_way a = *old, b = *way;
+    a.from = b.from = a.ready_index = b.ready_index = a.step_ns = b.step_ns = 0;
+    if (memcmp(&a, &b, sizeof a) != 0)
+        return false;
+    old->from = pawl_min_u64(old->from, way->from);
+    old->ready_index = old->step_ns = 0;
+    return true;
+}
+
 void sim_set_add(struct sim *w, struct sim_set *set, const struct sim_way *way)
 {
     for (uint32_t i = 0; i < set->count; i++)
-        if (memcmp(&set->ways[i], way, sizeof *way) == 0)
+        if (memcmp(&set->ways[i], way, sizeof *way) == 0 || merge(&set->ways[i], way))
             return;
     set->ways = sim_grow(set->ways, &set->capacity, set->count, sizeof *set->ways);
     set->ways[set->count++] = *way;
-    SIM_CHECK(w, set->count <= WAYS_MAX, "the model lost track: too many ways");
+    if (set->count > WAYS_MAX) {
+        sim_way_print(set->ways, set->count);
+        sim_fail(w, "the model lost track: too many ways");
+    }
 }
 
 struct sim_pred *sim_pred_find(struct sim_way *way, uint32_t op)
@@ -102,7 +120,9 @@ static void end_lease(struct sim_way *way)
     way->end_why = way->end_taken = 0;
     way->end_at = 0;
     way->kind = 0;
-    way->client = way->lane = way->pid = 0;
+    if (way->reserve == 0) /* else it may still be shown, by that lane */
+        way->client = way->lane = 0;
+    way->pid = 0;
     way->lease_ns = way->renew_ns = 0;
     way->cap_min = way->cap_max = way->hold_ns = 0;
 }
@@ -128,7 +148,7 @@ static void make_ready(struct sim *w, struct sim_way *way, uint64_t from, uint64
 {
     end_lease(way);
     if (way->reserve != 0)
-        way->grant = way->reserve = 0; /* granted and given back, and nobody was told */
+        way->grant = way->reserve = way->client = way->lane = 0; /* and nobody was told */
     way->state = PAWL_STATE_READY;
     way->from = from;
     way->to = to;
@@ -232,6 +252,8 @@ static void decide_send(struct sim *w, struct sim_message *m, const struct sim_w
     bool must = false;
     uint32_t payload = m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes;
     op->limits = sim_limits(w, m->queue, m->body_bytes, payload, &must);
+    if (op->takes == 1)
+        op->sure = op->limits == 0;
     if (op->limits != 0)
         refuse(w, out, way, op, SIM_BIT(PAWL_E_FULL), true, 0);
     if (must)

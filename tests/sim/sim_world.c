@@ -408,6 +408,11 @@ static void open_broker(struct sim *w)
     }
     end_the_dead(w);
     sim_model_wrote(w);
+    w->inspecting = !sim_one_in(w, 4);
+    for (uint32_t i = 0; i < w->options.queues; i++) {
+        w->queues[i].inspected = false;
+        w->queues[i].inspect_after = 0;
+    }
 }
 
 /* --- turns ----------------------------------------------------------------------------------- */
@@ -421,7 +426,7 @@ static void populate(struct sim *w)
     }
     if (admins == 0)
         sim_client_attach(w, sim_client_create(w, 0, true));
-    while (alive++ < w->options.clients)
+    while (alive++ < w->options.clients && !w->inspecting)
         sim_client_attach(w, sim_client_create(w, sim_one_in(w, 5) ? 0 : 1001, false));
     sim_model_wrote(w);
 }
@@ -566,7 +571,7 @@ static void drain(struct sim *w)
             sim_fail(w, "G2: it does not drain: %s", sim_model_left(w, text));
         }
         bool quiet = turn(w);
-        calm = sim_model_left(w, text) == NULL && quiet ? calm + 1 : 0;
+        calm = sim_model_left(w, text) == NULL ? calm + 1 : 0;
         jump(w, quiet);
     }
 }
