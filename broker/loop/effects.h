@@ -34,7 +34,7 @@ static inline void pawl_effects_push(struct pawl_effects *row, const struct pawl
     row->count++;
 }
 
-/* The oldest; requires count > 0. Valid until the next push. */
+/* The oldest; requires count > 0. Stays where it is until it is popped, over pushes and growth. */
 static inline const struct pawl_effect *pawl_effects_first(const struct pawl_effects *row)
 {
     return &row->slots[row->head];
@@ -42,8 +42,9 @@ static inline const struct pawl_effect *pawl_effects_first(const struct pawl_eff
 
 static inline void pawl_effects_pop(struct pawl_effects *row)
 {
-    row->head = (row->head + 1) & (row->capacity - 1);
     row->count--;
+    /* An empty row begins anew, where its memory is hot. */
+    row->head = row->count == 0 ? 0 : (row->head + 1) & (row->capacity - 1);
 }
 
 #endif

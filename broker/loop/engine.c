@@ -340,12 +340,8 @@ static void write_out(struct pawl_engine *e, const struct pawl_effect *effect)
 uint32_t pawl_engine_flush(struct pawl_engine *engine)
 {
     uint32_t n = 0;
-    /* Written by copy: write_out() ends in core calls, which may push again. */
-    for (; engine->ready.count > 0; n++) {
-        struct pawl_effect effect = *pawl_effects_first(&engine->ready);
-        pawl_effects_pop(&engine->ready);
-        write_out(engine, &effect);
-    }
+    for (; engine->ready.count > 0; pawl_effects_pop(&engine->ready), n++)
+        write_out(engine, pawl_effects_first(&engine->ready));
     return n;
 }
 
@@ -363,12 +359,11 @@ uint32_t pawl_engine_publish(struct pawl_engine *engine)
     }
     uint32_t n = pawl_engine_flush(engine);
     struct pawl_effects *row = &engine->waiting;
-    while (row->count > 0 && pawl_effects_first(row)->wait_lsn < durable) {
-        struct pawl_effect effect = *pawl_effects_first(row);
+    for (; row->count > 0 && pawl_effects_first(row)->wait_lsn < durable; n++) {
+        const struct pawl_effect *effect = pawl_effects_first(row);
+        engine->lane_waiting[effect->lane]--;
+        write_out(engine, effect);
         pawl_effects_pop(row);
-        engine->lane_waiting[effect.lane]--;
-        write_out(engine, &effect);
-        n++;
     }
     return n;
 }
