@@ -91,14 +91,20 @@ void space_ext4(const char *dir, const char *image, uint64_t bytes)
         int fd = open(image, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
             harness_fail("%s: %s", image, strerror(errno));
-        close(fd);
-        /* Without a journal in the way of small images; no lazy writing in the background. */
-        const char *mkfs[] = {
-            "mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", image, NULL
-        };
+        /* Without a journal, which a failing disk would stop for good. In blocks of a page: of a
+         * write that succeeds in part the loop driver says that it succeeded, so what fails must
+         * fail from its first page. */
+        const char *mkfs[] = { "mkfs.ext4",    "-b", "4096",
+                               "-q",           "-F", "-O",
+                               "^has_journal", "-E", "nodiscard,lazy_itable_init=0",
+                               image,          NULL };
         int rc = space_run(mkfs);
         if (rc != 0)
             harness_skip("mkfs.ext4 ended with %d (package e2fsprogs)", rc);
+        /* With all its blocks, so that only what space_break() takes from it can be missing. */
+        if (fallocate(fd, 0, 0, (off_t)bytes) != 0)
+            harness_fail("%s: %s", image, strerror(errno));
+        close(fd);
     }
     const char *argv[] = { "mount", "-o", "loop,nodiscard", image, dir, NULL };
     int rc = space_run(argv);

@@ -15,8 +15,8 @@ void space_private(void);
 /* A tmpfs of so many bytes on `dir`. */
 void space_tmpfs(const char *dir, uint64_t bytes);
 void space_tmpfs_resize(const char *dir, uint64_t bytes);
-/* An ext4 of so many bytes on `dir` in the file `image` (made sparse) on a loop device. Skips where
- * there is none. */
+/* An ext4 of so many bytes on `dir` in the file `image` (made with all its blocks) on a loop
+ * device. Skips where there is none. */
 void space_ext4(const char *dir, const char *image, uint64_t bytes);
 void space_unmount(const char *dir);
 /* Runs the checker over an unmounted image. */
