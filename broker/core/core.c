@@ -179,26 +179,23 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
 static bool variable_fits(const struct pawl_take *t)
 {
     if (t->type == PAWL_CMD_SEND) {
-        struct pawl_cmd_send c;
-        memcpy(&c, t->fixed, sizeof c);
+        const struct pawl_cmd_send *c = t->fixed;
         uint64_t bytes =
-            (uint64_t)c.key_bytes + c.ordering_key_bytes + c.headers_bytes + c.body_bytes;
-        if (c.flags & PAWL_SEND_TIMES)
+            (uint64_t)c->key_bytes + c->ordering_key_bytes + c->headers_bytes + c->body_bytes;
+        if (c->flags & PAWL_SEND_TIMES)
             bytes += sizeof(struct pawl_cmd_send_times);
         return bytes <= t->variable_bytes && t->variable_bytes - bytes < 8;
     }
     if (t->type == PAWL_CMD_RECEIVE || t->type == PAWL_CMD_SUBSCRIBE) {
-        struct pawl_cmd_receive c;
-        memcpy(&c, t->fixed, sizeof c);
-        return c.queue_count >= 1 && c.queue_count <= PAWL_QUEUES_A_RECEIVE_MAX &&
-               (t->type == PAWL_CMD_RECEIVE || c.queue_count == 1) &&
-               t->variable_bytes == c.queue_count * sizeof(uint64_t);
+        const struct pawl_cmd_receive *c = t->fixed;
+        return c->queue_count >= 1 && c->queue_count <= PAWL_QUEUES_A_RECEIVE_MAX &&
+               (t->type == PAWL_CMD_RECEIVE || c->queue_count == 1) &&
+               t->variable_bytes == c->queue_count * sizeof(uint64_t);
     }
     if (t->type >= PAWL_CMD_ACK && t->type <= PAWL_CMD_RENEW) {
-        struct pawl_cmd_settle c;
-        memcpy(&c, t->fixed, sizeof c);
-        return c.text_bytes <= PAWL_REASON_BYTES_MAX && c.text_bytes <= t->variable_bytes &&
-               t->variable_bytes - c.text_bytes < 8;
+        const struct pawl_cmd_settle *c = t->fixed;
+        return c->text_bytes <= PAWL_REASON_BYTES_MAX && c->text_bytes <= t->variable_bytes &&
+               t->variable_bytes - c->text_bytes < 8;
     }
     return t->variable_bytes == 0;
 }
@@ -261,21 +258,22 @@ static bool answered_before(struct pawl_take *t)
 int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const void *fixed,
                    const void *variable, uint32_t variable_bytes, struct pawl_now now)
 {
-    struct pawl_cmd head;
-    memcpy(&head, fixed, sizeof head);
-    uint32_t fixed_size = pawl_core_fixed_bytes(head.type);
-    if (fixed_size == 0 || head.bytes != fixed_size + variable_bytes || head.seq == 0 ||
-        head.open >= head.seq || head.open >= lane->window)
+    /* A private copy, aligned: read in place, since copying what was just written word by word
+     * waits for the stores. */
+    const struct pawl_cmd *head = fixed;
+    uint32_t fixed_size = pawl_core_fixed_bytes(head->type);
+    if (fixed_size == 0 || head->bytes != fixed_size + variable_bytes || head->seq == 0 ||
+        head->open >= head->seq || head->open >= lane->window)
         return PAWL_E_PROTOCOL;
     struct pawl_take t = {
         .core = core,
         .lane = lane,
         .session = pawl_core_session_at(core, lane->session),
-        .seq = head.seq,
-        .type = head.type,
-        .flags = head.flags,
-        .open = head.open,
-        .deadline = head.deadline,
+        .seq = head->seq,
+        .type = head->type,
+        .flags = head->flags,
+        .open = head->open,
+        .deadline = head->deadline,
         .fixed = fixed,
         .variable = variable,
         .variable_bytes = variable_bytes,

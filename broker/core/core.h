@@ -151,10 +151,11 @@ uint32_t pawl_core_answer_bytes(uint16_t type);
 uint64_t pawl_core_need(const struct pawl_cmd *head);
 /* Size of the fixed part to copy before pawl_core_take; 0: unknown type. */
 uint32_t pawl_core_fixed_bytes(uint16_t type);
-/* Decides one command. fixed: private copy of its first pawl_core_fixed_bytes(), head.deadline
- * already in pawl time. variable: the rest, in memory that the client may be changing: read exactly
- * once. OK, or E_PROTOCOL: malformed, nothing was done, close the session. Never blocks, never
- * calls back into the shell but through the port. Emits exactly one answer, now or later. */
+/* Decides one command. fixed: private copy of its first pawl_core_fixed_bytes(), aligned to 8,
+ * head.deadline already in pawl time. variable: the rest, in memory that the client may be
+ * changing: read exactly once. OK, or E_PROTOCOL: malformed, nothing was done, close the session.
+ * Never blocks, never calls back into the shell but through the port. Emits exactly one answer, now
+ * or later. */
 int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const void *fixed,
                    const void *variable, uint32_t variable_bytes, struct pawl_now now);
 /* Refuse what needs new room with E_FULL and this enum pawl_limit; 0: take again. */

@@ -24,18 +24,18 @@ void pawl_core_data_shrink(struct pawl_core *core, uint32_t block, uint32_t byte
     memcpy(p + 4, &bytes, 4);
 }
 
-static void write_answer(const struct pawl_effect *e, void *out)
+/* Written in place: the ring is aligned, and a struct that is built elsewhere and copied waits for
+ * its own stores. */
+static void write_answer(const struct pawl_effect *e, struct pawl_comp_answer *a)
 {
-    const struct pawl_comp_answer a = {
-        .bytes = sizeof a,
-        .type = PAWL_COMP_ANSWER,
-        .seq = e->seq,
-        .value = e->value,
-        .lsn = e->lsn,
-        .result = e->result,
-        .flags = e->flags,
-    };
-    memcpy(out, &a, sizeof a);
+    a->bytes = sizeof *a;
+    a->type = PAWL_COMP_ANSWER;
+    a->count_minus_1 = 0;
+    a->seq = e->seq;
+    a->value = e->value;
+    a->lsn = e->lsn;
+    a->result = e->result;
+    a->flags = e->flags;
 }
 
 static void write_data(const struct pawl_core *core, const struct pawl_effect *e, uint8_t *out)
@@ -58,56 +58,66 @@ static void write_data(const struct pawl_core *core, const struct pawl_effect *e
     memset(out + sizeof d + bytes, 0, e->bytes - sizeof d - bytes);
 }
 
-static void write_delivery(struct pawl_core *core, const struct pawl_effect *e, uint8_t *out,
-                           uint64_t shift)
+/* Token and deadline: of a lease in force, of an at-most-once delivery, or of one that is over. */
+static void write_lease(struct pawl_core *core, const struct pawl_core_message *m,
+                        struct pawl_comp_delivery *d, uint64_t shift)
+{
+    d->random = 0;
+    d->lease_kind = 0;
+    d->deadline = 1; /* over: the library does not hand it out */
+    d->sent_wall_ns = m->sent_wall;
+    if (m->grant != d->grant)
+        return;
+    if (m->state == PAWL_STATE_ACKED) {
+        d->deadline = 0; /* at most once */
+        d->sent_wall_ns = 0;
+    } else if (m->state == PAWL_STATE_LEASED) {
+        struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+        d->random = l->random;
+        d->lease_kind = l->kind;
+        d->deadline = UINT64_MAX;
+        if (l->kind == PAWL_LEASE_HELD)
+            return;
+        /* Time runs from now on. */
+        l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
+        /* The shift wraps where pawl time is behind the boot clock, as in a new log. */
+        d->deadline = l->deadline - shift;
+    }
+}
+
+static void write_delivery(struct pawl_core *core, const struct pawl_effect *e,
+                           struct pawl_comp_delivery *d, uint64_t shift)
 {
     const struct pawl_core_message *m = pawl_core_message_at(core, e->message);
-    struct pawl_comp_delivery d = {
-        .bytes = e->bytes,
-        .type = PAWL_COMP_DELIVERY,
-        .priority = m->priority,
-        .seq = e->seq,
-        .message = m->id,
-        .grant = e->value,
-        .deadline = 1, /* over: the library does not hand it out */
-        .sent_wall_ns = m->sent_wall,
-        .acquired = m->acquired,
-        .failed = (uint32_t)m->expired + m->nacked,
-        .crashed = m->crashed,
-        .expired = m->expired,
-        .nacked = m->nacked,
-        .body_bytes = m->body_bytes,
-        .headers_bytes = m->headers_bytes,
-        .key_bytes = m->key_bytes,
-        .ordering_key_bytes = m->ordering_key_bytes,
-    };
-    uint32_t skip = m->flags & PAWL_MESSAGE_TTL ? 8 : 0;
     const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
-    d.queue = q->id;
-    d.mode = (uint8_t)q->options.mode;
-    if (m->state == PAWL_STATE_ACKED && m->grant == e->value) {
-        d.deadline = 0; /* at most once */
-        d.sent_wall_ns = 0;
-    } else if (m->state == PAWL_STATE_LEASED && m->grant == e->value) {
-        struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
-        d.random = l->random;
-        d.lease_kind = l->kind;
-        if (l->kind == PAWL_LEASE_HELD)
-            d.deadline = UINT64_MAX;
-        else {
-            /* Time runs from now on. */
-            l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
-            /* The shift wraps where pawl time is behind the boot clock, as in a new log. */
-            d.deadline = l->deadline - shift;
-        }
-    }
-    memcpy(out, &d, sizeof d);
-    uint32_t bytes = e->bytes - (uint32_t)sizeof d;
-    uint32_t have = pawl_core_message_payload_bytes(m) - skip;
+    d->bytes = e->bytes;
+    d->type = PAWL_COMP_DELIVERY;
+    d->priority = m->priority;
+    d->seq = e->seq;
+    d->queue = q->id;
+    d->message = m->id;
+    d->grant = e->value;
+    d->acquired = m->acquired;
+    d->failed = (uint32_t)m->expired + m->nacked;
+    d->crashed = m->crashed;
+    d->expired = m->expired;
+    d->nacked = m->nacked;
+    d->body_bytes = m->body_bytes;
+    d->headers_bytes = m->headers_bytes;
+    d->key_bytes = m->key_bytes;
+    d->ordering_key_bytes = m->ordering_key_bytes;
+    d->mode = (uint8_t)q->options.mode;
+    memset(d->reserved, 0, sizeof d->reserved);
+    write_lease(core, m, d, shift);
+    uint8_t *out = (uint8_t *)(d + 1);
+    uint32_t bytes = e->bytes - (uint32_t)sizeof *d;
+    uint32_t have = pawl_core_message_content_bytes(m);
     PAWL_ASSERT_REL(have, <=, bytes);
-    if (have)
-        memcpy(out + sizeof d, (uint8_t *)pawl_payload_at(&core->payload, m->payload) + skip, have);
-    memset(out + sizeof d + have, 0, bytes - have);
+    if (have) {
+        uint32_t skip = m->flags & PAWL_MESSAGE_TTL ? 8 : 0;
+        memcpy(out, (uint8_t *)pawl_payload_at(&core->payload, m->payload) + skip, have);
+    }
+    memset(out + have, 0, bytes - have);
 }
 
 void pawl_core_effect_write(struct pawl_core *core, const struct pawl_effect *effect, void *out,

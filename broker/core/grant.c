@@ -25,6 +25,17 @@ static uint32_t pick(const struct pawl_core *core, const struct pawl_core_queue 
     return pawl_ready_first(&q->ready[level], &core->messages);
 }
 
+/* Never 0: the deliveries of a lane leave in the order of their grants, also where one queue's wait
+ * is over and another's is not. The client tells with one number which of them it has seen. */
+static uint64_t delivery_wait(const struct pawl_core *core, const struct pawl_core_queue *q)
+{
+    uint64_t wait = pawl_core_queue_wait(core, q);
+#ifdef PAWL_BUG_DELIVERY_OVERTAKES
+    return wait;
+#endif
+    return wait ? wait : 1;
+}
+
 static void deliver(struct pawl_core *core, struct pawl_core_lane *lane, uint32_t n, uint64_t seq,
                     uint64_t wait_lsn, uint64_t lsn)
 {
@@ -192,7 +203,7 @@ static void grant(struct pawl_core *core, struct pawl_core_waiter *w, struct paw
         memcpy(to, &r, sizeof r);
         memcpy(to + sizeof r, granted, bytes);
     }
-    uint64_t wait = pawl_core_queue_wait(core, q);
+    uint64_t wait = delivery_wait(core, q);
     q->counters.delivered += count;
     for (uint32_t i = 0; i < count; i++) {
         pawl_core_grant_apply(core, chosen[i], &r, r.grant + i, granted[i].random, lane->session,
@@ -223,7 +234,8 @@ static void grant_at_most_once(struct pawl_core *core, struct pawl_core_waiter *
         m->flags = (uint8_t)(m->flags + PAWL_MESSAGE_PIN); /* over the end, for the body */
         uint64_t lsn = pawl_core_end_message(core, chosen[i], PAWL_STATE_ACKED, &op, flags);
         /* Also of a relaxed queue: a crash must not bring back what was shown. */
-        uint64_t wait = pawl_core_queue_logged(q) ? pawl_core_appended(core) : q->wait_lsn;
+        uint64_t wait =
+            pawl_core_queue_logged(q) ? pawl_core_appended(core) : delivery_wait(core, q);
 #ifdef PAWL_BUG_ONCE_SHOWN_EARLY
         wait = pawl_core_queue_wait(core, q);
 #endif
@@ -282,6 +294,6 @@ bool pawl_core_deliver_again(struct pawl_core *core, struct pawl_core_lane *lane
         return false;
     l->position = PAWL_POSITION_PENDING;
     const struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
-    deliver(core, lane, l->message, l->seq, pawl_core_queue_wait(core, q), 0);
+    deliver(core, lane, l->message, l->seq, delivery_wait(core, q), 0);
     return true;
 }

@@ -11,7 +11,7 @@
 
 struct send {
     struct pawl_take *take;
-    struct pawl_cmd_send cmd;
+    const struct pawl_cmd_send *cmd;
     struct pawl_cmd_send_times times;
     struct pawl_core_queue *queue;
     uint64_t due; /* 0: now */
@@ -26,14 +26,14 @@ static int check(struct send *s)
     const struct pawl_take *t = s->take;
     struct pawl_core *core = t->core;
     int result;
-    s->queue = pawl_core_queue_for(s->take, s->cmd.queue, PAWL_RIGHT_SEND, &result);
+    s->queue = pawl_core_queue_for(s->take, s->cmd->queue, PAWL_RIGHT_SEND, &result);
     if (!s->queue)
         return result;
-    if (s->cmd.key_bytes || s->cmd.ordering_key_bytes)
+    if (s->cmd->key_bytes || s->cmd->ordering_key_bytes)
         return PAWL_E_NOT_SUPPORTED;
-    if (s->cmd.priority >= PAWL_PRIORITIES || (s->cmd.flags & ~PAWL_SEND_TIMES))
+    if (s->cmd->priority >= PAWL_PRIORITIES || (s->cmd->flags & ~PAWL_SEND_TIMES))
         return PAWL_E_INVALID;
-    if (s->cmd.headers_bytes > PAWL_HEADERS_BYTES_MAX) {
+    if (s->cmd->headers_bytes > PAWL_HEADERS_BYTES_MAX) {
         s->limit = PAWL_HEADERS_BYTES_MAX;
         return PAWL_E_TOO_BIG;
     }
@@ -51,11 +51,11 @@ static int check(struct send *s)
     uint64_t most = s->queue->message_bytes_max;
     /* The fact of it is its largest record, and must fit too. */
     uint64_t other =
-        sizeof(struct pawl_message_rec) + 8 + PAWL_REASON_BYTES_MAX + s->cmd.headers_bytes;
+        sizeof(struct pawl_message_rec) + 8 + PAWL_REASON_BYTES_MAX + s->cmd->headers_bytes;
     uint64_t record = core->options.record_bytes_max;
     if (record && pawl_core_queue_logged(s->queue))
         most = pawl_min_u64(most, record > other ? record - other : 0);
-    if (s->cmd.body_bytes > most) {
+    if (s->cmd->body_bytes > most) {
         s->limit = most;
         return PAWL_E_TOO_BIG;
     }
@@ -143,18 +143,18 @@ static void commit(struct send *s, uint32_t block, uint32_t own)
         .id = pawl_core_new_id(core),
         .place = s->due ? s->due : pawl_max_u64(core->now.time, q->place + 1),
         .sent_wall = core->now.wall,
-        .headers_bytes = s->cmd.headers_bytes,
-        .key_bytes = s->cmd.key_bytes,
-        .ordering_key_bytes = s->cmd.ordering_key_bytes,
-        .priority = s->cmd.priority,
+        .headers_bytes = s->cmd->headers_bytes,
+        .key_bytes = s->cmd->key_bytes,
+        .ordering_key_bytes = s->cmd->ordering_key_bytes,
+        .priority = s->cmd->priority,
         .flags = (uint8_t)((own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0)),
     };
-    r.op.extra = s->cmd.body_bytes;
+    r.op.extra = s->cmd->body_bytes;
     uint64_t lsn = 0;
     if (pawl_core_queue_logged(q)) {
         pawl_core_lane_log(core, t->lane);
         pawl_core_lane_op(core, t->lane, t->seq, &r.op);
-        r.op.extra = s->cmd.body_bytes;
+        r.op.extra = s->cmd->body_bytes;
         uint8_t *out =
             pawl_core_append(core, PAWL_RECORD_SEND, (uint32_t)sizeof r + own + s->bytes, &lsn);
         memcpy(out, &r, sizeof r);
@@ -177,14 +177,18 @@ static void refuse(struct send *s, int result)
 void pawl_core_send_take(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
-    struct send s = { .take = t };
-    memcpy(&s.cmd, t->fixed, sizeof s.cmd);
-    if (s.cmd.flags & PAWL_SEND_TIMES) {
+    struct send s;
+    s.take = t;
+    s.cmd = t->fixed;
+    s.queue = NULL;
+    s.skip = 0;
+    s.limit = 0;
+    if (s.cmd->flags & PAWL_SEND_TIMES) {
         s.skip = sizeof s.times;
         memcpy(&s.times, t->variable, sizeof s.times);
     }
-    s.bytes = (uint32_t)s.cmd.key_bytes + s.cmd.ordering_key_bytes + s.cmd.headers_bytes +
-              s.cmd.body_bytes;
+    s.bytes = (uint32_t)s.cmd->key_bytes + s.cmd->ordering_key_bytes + s.cmd->headers_bytes +
+              s.cmd->body_bytes;
     int result = check(&s);
     if (result == PAWL_OK)
         result = limits(&s);
@@ -207,8 +211,8 @@ void pawl_core_send_take(struct pawl_take *t)
             return;
         }
         const uint8_t *headers = (uint8_t *)pawl_payload_at(&core->payload, block) + own +
-                                 s.cmd.key_bytes + s.cmd.ordering_key_bytes;
-        if (!headers_valid(headers, s.cmd.headers_bytes)) {
+                                 s.cmd->key_bytes + s.cmd->ordering_key_bytes;
+        if (!headers_valid(headers, s.cmd->headers_bytes)) {
             pawl_payload_give(&core->payload, block, own + s.bytes);
             s.limit = 0;
             refuse(&s, PAWL_E_INVALID);

@@ -106,7 +106,7 @@ uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t n, uint8_t state
 
 struct settle {
     struct pawl_take *take;
-    struct pawl_cmd_settle cmd;
+    const struct pawl_cmd_settle *cmd;
     uint32_t n; /* message */
     struct pawl_core_message *message;
     struct pawl_core_queue *queue;
@@ -127,7 +127,7 @@ static bool token_fits(const struct settle *s)
 #ifdef PAWL_BUG_ACK_WITHOUT_TOKEN
     return l->uid == uid;
 #else
-    return l->uid == uid && l->random == s->cmd.random;
+    return l->uid == uid && l->random == s->cmd->random;
 #endif
 }
 
@@ -135,16 +135,16 @@ static int judge(struct settle *s)
 {
     const struct pawl_core *core = s->take->core;
     const struct pawl_core_peer *peer = &s->take->session->peer;
-    uint64_t id = s->cmd.message;
+    uint64_t id = s->cmd->message;
     s->n = id ? pawl_table_find(&core->messages_by_id, id) : 0;
     if (s->n == 0)
         return pawl_core_id_given(core, id) ? PAWL_E_FORGOTTEN : PAWL_E_NOT_FOUND;
     struct pawl_core_message *m = s->message = pawl_core_message_at(core, s->n);
     s->queue = pawl_core_queue_at(core, m->queue);
     /* Of an older grant nothing is kept to compare: then the queue's right decides who may know. */
-    bool newest = s->cmd.grant == m->grant;
+    bool newest = s->cmd->grant == m->grant;
     bool may_know = newest ? token_fits(s)
-                           : s->cmd.grant < m->grant && s->cmd.grant != 0 &&
+                           : s->cmd->grant < m->grant && s->cmd->grant != 0 &&
                                  pawl_core_queue_allows(core, s->queue, peer->uid, peer->gid,
                                                         PAWL_RIGHT_RECEIVE);
     if (!may_know || m->grant == 0)
@@ -192,7 +192,7 @@ static void refuse(struct settle *s, int result)
     uint64_t wait = s->queue ? pawl_core_queue_wait(core, s->queue) : pawl_core_appended(core);
     bool missing =
         result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
-    if (s->take->type == PAWL_CMD_ACK && missing && (s->cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
+    if (s->take->type == PAWL_CMD_ACK && missing && (s->cmd->flags & PAWL_ACK_IGNORE_MISSING)) {
         result = PAWL_OK_MISSING;
         s->value = 0;
     }
@@ -202,8 +202,8 @@ static void refuse(struct settle *s, int result)
 static void ack(struct settle *s, int result)
 {
     const struct pawl_core_message *m = s->message;
-    bool unclaimed = result == PAWL_E_LEASE_LOST && (s->cmd.flags & PAWL_ACK_IF_UNCLAIMED) &&
-                     s->cmd.grant == m->grant && m->lease != 0;
+    bool unclaimed = result == PAWL_E_LEASE_LOST && (s->cmd->flags & PAWL_ACK_IF_UNCLAIMED) &&
+                     s->cmd->grant == m->grant && m->lease != 0;
     if (result != PAWL_OK && !unclaimed) {
         refuse(s, result);
         return;
@@ -218,12 +218,12 @@ static void back(struct settle *s, enum pawl_back_cause cause)
     uint8_t reason[PAWL_REASON_BYTES_MAX];
     uint32_t bytes = 0;
     if (cause == PAWL_BACK_NACK || cause == PAWL_BACK_REJECTED) {
-        bytes = s->cmd.text_bytes;
+        bytes = s->cmd->text_bytes;
         if (bytes)
             memcpy(reason, s->take->variable, bytes);
     }
     struct pawl_op_rec op = operation(s);
-    done(s, pawl_core_lease_back(s->take->core, s->n, cause, &op, s->cmd.time_ns, reason, bytes));
+    done(s, pawl_core_lease_back(s->take->core, s->n, cause, &op, s->cmd->time_ns, reason, bytes));
 }
 
 void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *r, uint32_t n)
@@ -242,7 +242,7 @@ static void renew(struct settle *s)
 {
     struct pawl_core *core = s->take->core;
     const struct pawl_core_lease *l = pawl_core_lease_at(core, s->message->lease);
-    uint64_t lease_ns = s->cmd.time_ns ? s->cmd.time_ns : s->queue->lease_ns;
+    uint64_t lease_ns = s->cmd->time_ns ? s->cmd->time_ns : s->queue->lease_ns;
     if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX) {
         refuse(s, PAWL_E_INVALID);
         return;
@@ -267,11 +267,10 @@ static void renew(struct settle *s)
 
 void pawl_core_settle_take(struct pawl_take *t)
 {
-    struct settle s = { .take = t };
-    memcpy(&s.cmd, t->fixed, sizeof s.cmd);
-    bool ladder = t->type == PAWL_CMD_NACK && s.cmd.time_ns == PAWL_DELAY_LADDER;
+    struct settle s = { .take = t, .cmd = t->fixed };
+    bool ladder = t->type == PAWL_CMD_NACK && s.cmd->time_ns == PAWL_DELAY_LADDER;
     bool delays = t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_DEFER;
-    if (delays && !ladder && s.cmd.time_ns > PAWL_DELAY_NS_MAX) {
+    if (delays && !ladder && s.cmd->time_ns > PAWL_DELAY_NS_MAX) {
         refuse(&s, PAWL_E_INVALID);
         return;
     }
