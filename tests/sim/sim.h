@@ -111,7 +111,7 @@ struct sim_op {
     uint64_t value, lsn;
     /* RECEIVE and SUBSCRIBE */
     struct sim_queue *queues[PAWL_QUEUES_A_RECEIVE_MAX];
-    uint32_t queue_count, delivered, delivered_now, max; /* now: since it was last taken */
+    uint32_t queue_count, delivered, delivered_now, max; /* now: in this attachment */
     uint64_t wait_ns, lease_ns;
     uint8_t lease_kind;
     bool amo, stopped, interrupted; /* interrupted: the lane was re-attached meanwhile */

@@ -74,6 +74,7 @@ void sim_lane_open(struct sim *w, struct sim_lane *lane)
         op->state = SIM_OP_QUEUED;
         op->resubmit = true;
         op->interrupted = true;
+        op->delivered_now = 0;
     }
     sim_note(w, "lane open client %u lane %u uid %u handle %u open %u", lane->client->number,
              lane->number, lane->uid, lane->handle, lane->open_count);
@@ -172,7 +173,6 @@ bool sim_lane_take(struct sim *w, struct sim_lane *lane)
         w->totals->operations++;
     }
     op->state = SIM_OP_TAKEN;
-    op->delivered_now = 0;
     lane->submit++;
     lane->answers_reserved += answer;
     sim_note(w, "take op %u %s lane %u seq %" PRIu64 "%s m%u", op->number, sim_type_name(op->type),

@@ -91,6 +91,8 @@ void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void
                       const char *what)
 {
     bool durable = m->queue->options.mode == PAWL_DURABLE;
+    if (m->queue->options.mode == PAWL_RELAXED)
+        sim_model_push(w, m); /* what shows may still be taken back */
     for (uint32_t i = m->stand_count; i-- > 0;) {
         bool newest = i + 1 == m->stand_count;
         if (!newest && !durable)
@@ -572,8 +574,6 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     if (again) {
         sim_model_filter(w, m, keep_again, &s, "a lease was delivered again");
     } else {
-        if (m->queue->options.mode == PAWL_RELAXED)
-            sim_model_push(w, m);
         sim_model_filter(w, m, keep_shown, &s, "delivered");
         learn_grant(w, m, lane, d);
         learn_id(w, m, d->message);
@@ -1047,6 +1047,8 @@ uint64_t sim_model_next(struct sim *w)
 void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_core_end why,
                            bool attached)
 {
+    for (uint32_t l = 0; l < client->lane_count; l++)
+        sim_model_lane_gone(w, client->lanes[l]);
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
         if (m->gone)
