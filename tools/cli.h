@@ -45,6 +45,7 @@ struct cli_command {
     const char *more;    /* what a user must know, lines of at most 78; may be NULL */
     const char *example; /* lines without the leading blanks */
     int (*run)(struct cli *cli);
+    const char *group; /* heading of the overview that begins here; else NULL */
 };
 
 extern const struct cli_command cli_commands[]; /* the last one has no name */

@@ -1,0 +1,215 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Every answer of the contract that the command line can provoke, by its name, and the way out that
+# it shows. What needs no wait is not waited for; where a lease has to end, its end is looked for.
+# shellcheck source-path=SCRIPTDIR source=cli_lib.sh
+. "$(dirname "$0")/cli_lib.sh"
+
+broker_start --memory 1G
+
+# until_state Q ID STATE: the watchdog bounds it
+until_state() { until [[ $(state "$1" "$2") == "$3" ]]; do sleep 0.01; done; }
+
+say "queues"
+expect 1 'PAWL_E_NOT_FOUND: no queue "x"; create it with: pawl create x' pawl send x hello
+expect 1 'PAWL_E_NOT_FOUND: no queue "x"' pawl stat x
+expect 1 'PAWL_E_NOT_FOUND: no queue "x"' pawl receive x
+expect 0 'created "q"' pawl create q
+expect 0 'there already' pawl create q
+expect 1 'PAWL_E_EXISTS' pawl create q --lease 1m
+expect 1 'PAWL_E_INVALID' pawl create 'bad name'
+expect 1 'PAWL_E_INVALID' pawl create "$(printf 'n%.0s' {1..128})"
+expect 0 'created' pawl create "$(printf 'n%.0s' {1..127})"
+expect 1 'PAWL_E_INVALID' pawl create l0 --lease 0
+expect 1 'PAWL_E_INVALID' pawl create l0 --lease 999us
+expect 1 'PAWL_E_INVALID' pawl create l0 --lease 12h1ms
+expect 1 'PAWL_E_(INVALID|TOO_BIG)' pawl create l0 --max-message 16385k
+expect 0 'created' pawl create l0 --lease 1ms --max-message 16M
+expect 1 'PAWL_E_NOT_SUPPORTED' pawl create d --mode direct
+expect 0 'altered' pawl alter q --lease 20s
+expect 0 '^lease +20s' pawl stat q
+expect 0 'altered' pawl alter q --ttl 1d
+expect 0 '^lease +20s' pawl stat q
+expect 1 'PAWL_E_NOT_FOUND' pawl alter nobody --ttl 1d
+
+say "limits of a send"
+expect 0 '' pawl create small --max-messages 2 --max-message 10 --max-bytes 15
+expect 0 '^[0-9]+$' pawl send small 0123456789
+expect 1 'PAWL_E_TOO_BIG.*10' pawl send small 0123456789a
+expect 1 'PAWL_E_FULL.*max_bytes' pawl send small 012345
+expect 0 '^[0-9]+$' pawl send small 01234
+expect 1 'PAWL_E_FULL.*max_messages' pawl send small ''
+expect 1 'PAWL_E_FULL' pawl send small '' --wait-room 50ms
+expect 1 'PAWL_E_NOT_SUPPORTED' pawl send q x --key k
+expect 1 'PAWL_E_NOT_SUPPORTED' pawl send q x --ordering-key k
+expect 1 'PAWL_E_INVALID' pawl send q x --priority 8
+expect 1 'PAWL_E_INVALID' pawl send q x --delay 3654d
+expect 0 '^[0-9]+$' pawl send q x --priority 7 --delay 3653d
+big=$T/big
+head -c 16777217 /dev/zero >"$big"
+expect 1 'PAWL_E_TOO_BIG' pawl send l0 --file "$big"
+truncate -s 16777216 "$big"
+expect 0 '^[0-9]+$' pawl send l0 --file "$big"
+pawl receive l0 --ack >"$T/back" || fail "the largest message did not come"
+head -c 16777216 "$T/back" | cmp - "$big" || fail "the largest message came back as another"
+expect 1 'PAWL_E_(TOO_BIG|INVALID)' pawl send q x --header "a=$(printf 'h%.0s' {1..17000})"
+
+say "receive"
+expect 3 '' pawl receive q
+expect 3 '' pawl receive q --wait 20ms
+expect 1 'PAWL_E_INVALID' pawl receive q --lease 0
+expect 0 '' pawl create one --max-inflight 1
+expect 0 '' pawl send one a
+expect 0 '' pawl send one b
+token=$(lease one)
+expect 1 'PAWL_E_INFLIGHT_LIMIT' pawl receive one
+expect 0 'acked' pawl ack "$token"
+expect 0 '^b$' pawl receive one --ack
+expect 0 'paused' pawl pause q
+expect 0 '' pawl send q while-paused
+expect 1 'PAWL_E_PAUSED.*pawl resume' pawl receive q
+expect 0 'resumed' pawl resume q
+expect 0 'while-paused' pawl receive q --ack
+
+say "acknowledgement: the table of the contract"
+id=$(pawl send q first)
+token=$(lease q)
+expect 0 "acked $token" pawl ack "$token"
+expect 1 'PAWL_E_ALREADY_ACKED' pawl ack "$token"
+expect 0 'nothing there' pawl ack "${token:0:16}ffffffffffffffff${token:32}" --ignore-missing
+expect 1 'PAWL_E_(NOT_FOUND|LEASE_LOST|ALREADY_ACKED)' pawl ack "${token:0:32}0000000000000000"
+expect 1 'PAWL_E_NOT_FOUND' pawl ack 000000000000000000000000000000000000000000000001
+equal "state" "$(state q "$id")" ACKED
+
+expect 0 '' pawl create short --lease 1ms --retry 0
+id=$(pawl send short s)
+token=$(lease short)
+until_state short "$id" READY
+expect 1 'PAWL_E_LEASE_LOST.*--if-unclaimed' pawl ack "$token"
+expect 0 'acked' pawl ack "$token" --if-unclaimed
+id=$(pawl send short t)
+old=$(lease short)
+until_state short "$id" READY
+new=$(lease short --lease 10s)
+expect 1 'PAWL_E_LEASE_LOST' pawl ack "$old"
+expect 1 'PAWL_E_LEASE_LOST' pawl ack "$old" --if-unclaimed
+expect 1 'PAWL_E_LEASE_LOST' pawl nack "$old"
+expect 1 'PAWL_E_LEASE_LOST' pawl renew "$old"
+expect 1 'PAWL_E_LEASE_LOST' pawl release "$old"
+expect 0 'acked' pawl ack "$new"
+
+id=$(pawl send q p)
+token=$(lease q)
+expect 0 'purged' pawl purge q
+equal "state" "$(state q "$id")" PURGED
+expect 1 'PAWL_E_STATE.*PURGED' pawl ack "$token"
+expect 0 'nothing there' pawl ack "$token" --ignore-missing
+
+id=$(pawl send q r)
+token=$(lease q)
+expect 0 'rejected' pawl reject "$token" --reason 'never works'
+expect 1 'PAWL_E_STATE.*DEAD' pawl ack "$token"
+expect 0 'rejected +never works' pawl dead q
+expect 0 'a receiver rejected it' pawl explain "$id"
+expect 0 'pawl restore q --id' pawl explain "$token"
+expect 1 'PAWL_E_STATE' pawl cancel q --id "$id"
+expect 0 'restored 1 message' pawl restore q
+expect 1 'PAWL_E_STATE' pawl restore q --id "$id"
+expect 0 'cancelled 1' pawl cancel q --id "$id"
+expect 1 'PAWL_E_STATE' pawl cancel q --id "$id"
+expect 1 'PAWL_E_NOT_FOUND' pawl cancel q --id 1
+expect 1 'PAWL_E_NOT_FOUND' pawl query q --id 1
+expect 1 'PAWL_E_NOT_FOUND' pawl explain 1
+
+id=$(pawl send q byid)
+expect 0 'acked' pawl ack --queue q --id "$id"
+expect 1 'PAWL_E_ALREADY_ACKED' pawl ack --queue q --id "$id"
+
+expect 0 '' pawl create forget --retain 1ms
+id=$(pawl send forget f)
+token=$(lease forget)
+expect 0 'acked' pawl ack "$token"
+until pawl query forget --id "$id" 2>&1 | grep -q PAWL_E_FORGOTTEN; do sleep 0.01; done
+expect 1 'PAWL_E_FORGOTTEN' pawl ack "$token"
+expect 0 'nothing there' pawl ack "$token" --ignore-missing
+
+say "settling otherwise"
+id=$(pawl send q n)
+token=$(lease q)
+expect 0 'nacked' pawl nack "$token" --delay 0 --reason 'no stock'
+expect 0 'READY.*no stock' pawl query q --id "$id"
+token=$(lease q)
+equal "nacked" "$(field nacked)" 1
+expect 0 'released' pawl release "$token"
+token=$(lease q)
+equal "failed" "$(field failed)" 1
+equal "acquired" "$(field acquired)" 3
+expect 0 'deferred' pawl defer "$token" --delay 1h
+equal "state" "$(state q "$id")" SCHEDULED
+expect 0 'acked' pawl ack "$token" --if-unclaimed
+expect 0 '' pawl create cap --lease 1s --max-hold 2s
+expect 0 '' pawl send cap h
+token=$(lease cap)
+expect 0 'renewed' pawl renew "$token" --lease 1s
+expect 1 'PAWL_E_HOLD_CAP' pawl renew "$token" --lease 10s
+expect 1 'PAWL_E_INVALID' pawl renew "$token" --lease 0
+expect 0 '' pawl ack "$token"
+
+say "at the limit a message is DEAD, with its reason"
+expect 0 '' pawl create frail --max-failed 2 --retry 0
+id=$(pawl send frail f)
+for i in 1 2; do
+    token=$(lease frail)
+    expect 0 'nacked' pawl nack "$token" --reason "try $i"
+done
+equal "state" "$(state frail "$id")" DEAD
+expect 0 'failed +try 2' pawl dead frail
+expect 3 '' pawl receive frail
+
+say "a queue that is gone"
+expect 0 '' pawl create gone
+expect 0 '' pawl send gone g
+token=$(lease gone)
+expect 0 'dropped' pawl drop gone
+expect 1 'PAWL_E_QUEUE_GONE' pawl ack "$token"
+expect 0 '' pawl create gone
+expect 1 'PAWL_E_QUEUE_GONE' pawl ack "$token"
+pawl receive gone --wait 1m >"$T/waiter" 2>&1 &
+waiter=$!
+until [[ $(pawl stat gone --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"])') == 1 ]]; do sleep 0.01; done
+expect 0 'dropped' pawl drop gone
+wait $waiter
+equal "exit code of the waiter" $? 1
+grep -q PAWL_E_QUEUE_GONE "$T/waiter" || fail "the waiter said $(cat "$T/waiter")"
+
+if (($(id -u) == 0)) && command -v setpriv >/dev/null; then
+    say "another user"
+    chmod 755 "$T" "$D"
+    other() { setpriv --reuid 65533 --regid 65533 --clear-groups -- "$BUILD/pawl" --dir "$D" "$@"; }
+    expect 1 'PAWL_E_(PERM|BROKER_DOWN)' other list
+    chmod 666 "$D/pawl.sock"
+    expect 0 '' pawl create closed
+    expect 0 '' pawl create open --perm 0772
+    expect 1 'PAWL_E_(PERM|NOT_FOUND)' other send closed x
+    expect 0 '' other send open x
+    expect 1 'PAWL_E_PERM' other receive open
+    expect 1 'PAWL_E_PERM' other drop open
+    token=$(lease open)
+    expect 1 'PAWL_E_NOT_FOUND' other ack "$token"
+    expect 0 'acked' pawl ack "$token"
+else
+    echo "skipped: another user (needs root and setpriv)"
+fi
+
+say "a broker that does not answer"
+kill -STOP "$BROKER"
+expect 1 'PAWL_E_(DEADLINE|BROKER_DOWN)' pawl --timeout 200ms list
+kill -CONT "$BROKER"
+expect 0 '' pawl list
+expect 0 '^pawl_|^[a-z_]+ [0-9]+' pawl metrics
+expect 0 'SENT/s' pawl top --interval 20ms
+expect 0 'ok +broker +pid' pawl doctor
+
+broker_stop
+expect 1 'PAWL_E_BROKER_DOWN.*start one with: pawld' pawl list
+finish

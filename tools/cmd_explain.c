@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* explain: what became of one message, in sentences, and what can be done. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "output.h"
+#include "query.h"
+#include "stat.h"
+#include "units.h"
+
+struct explain {
+    struct cli *cli;
+    uint64_t id;
+    bool found;
+    struct pawl_queue_stat stat;
+    struct pawl_record record;
+};
+
+/* Which queue has it: an id is unique in the broker, but a query names a queue. */
+static int look_in(void *ctx, const struct pawl_queue_stat *stat)
+{
+    struct explain *e = ctx;
+    e->record = (struct pawl_record){ .size = sizeof e->record };
+    int rc = pawl_query_one(e->cli->lane, stat->name, e->id, &e->record);
+    if (rc == PAWL_E_NOT_FOUND || rc == PAWL_E_FORGOTTEN || rc == PAWL_E_PERM ||
+        rc == PAWL_E_QUEUE_GONE)
+        return CLI_GO;
+    if (rc < 0)
+        return cli_refused(e->cli, rc, CLI_ABOUT_QUEUE, stat->name);
+    e->found = true;
+    e->stat = *stat;
+    return CLI_DONE;
+}
+
+static void say_dead(const struct explain *e)
+{
+    const struct pawl_record *r = &e->record;
+    if (r->dead_reason == PAWL_DEAD_FAILED)
+        printf("DEAD: it failed %u times; the queue gives up at %u (max-failed)\n", r->failed,
+               e->stat.options.max_failed);
+    else if (r->dead_reason == PAWL_DEAD_CRASHED)
+        printf("DEAD: %u receivers died with it; the queue gives up at %u (max-crashed)\n",
+               r->crashed, e->stat.options.max_crashed);
+    else if (r->dead_reason == PAWL_DEAD_REJECTED)
+        puts("DEAD: a receiver rejected it");
+    else
+        puts("DEAD");
+}
+
+static void say_state(const struct explain *e)
+{
+    const struct pawl_record *r = &e->record;
+    char a[CLI_UNIT_TEXT_BYTES];
+    printf("%-10s ", "state");
+    switch (r->state) {
+    case PAWL_STATE_SCHEDULED:
+        printf("SCHEDULED: %s in %s\n", r->acquired ? "comes again" : "comes for the first time",
+               cli_duration_human(r->due_in_ns, a));
+        break;
+    case PAWL_STATE_READY:
+        if (e->stat.paused)
+            puts("READY, but the queue is paused: nobody gets it");
+        else if (e->stat.waiting == 0)
+            puts("READY: the next receive may get it; nobody waits on the queue now");
+        else
+            puts("READY: the next receive may get it");
+        break;
+    case PAWL_STATE_LEASED:
+        printf("LEASED: ");
+        if (r->holder_pid)
+            printf("process %u has it", r->holder_pid);
+        else
+            printf("a receiver has it");
+        if (r->lease_left_ns == PAWL_UNLIMITED)
+            puts(" as long as it lives");
+        else
+            printf(" for %s more\n", cli_duration_human(r->lease_left_ns, a));
+        break;
+    case PAWL_STATE_DEAD:
+        say_dead(e);
+        break;
+    case PAWL_STATE_ACKED:
+        puts("ACKED: done; remembered for a while, its body is gone");
+        break;
+    case PAWL_STATE_EXPIRED:
+        puts("EXPIRED: nobody acknowledged it within its time to live");
+        break;
+    case PAWL_STATE_CANCELLED:
+        puts("CANCELLED: it was taken back before anybody got it");
+        break;
+    case PAWL_STATE_PURGED:
+        puts("PURGED: the queue was emptied");
+        break;
+    default:
+        puts(pawl_state_name(r->state));
+        break;
+    }
+}
+
+static void say_next(const struct explain *e)
+{
+    const char *q = e->stat.name;
+    unsigned long long id = e->id;
+    bool live = (CLI_STATES_LIVE >> e->record.state & 1) != 0;
+    if (live)
+        printf("%-10s pawl peek %s --id %llu      its body\n", "next", q, id);
+    if (e->record.state == PAWL_STATE_DEAD)
+        printf("%-10s pawl restore %s --id %llu   back into the queue\n", "", q, id);
+    if (e->record.state == PAWL_STATE_READY || e->record.state == PAWL_STATE_SCHEDULED)
+        printf("%-10s pawl cancel %s --id %llu    takes it back\n", "", q, id);
+    if (live && e->stat.paused)
+        printf("%-10s pawl resume %s\n", "", q);
+}
+
+static void say_all(const struct explain *e)
+{
+    const struct pawl_record *r = &e->record;
+    char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
+    uint64_t now = pawl_clock_wall();
+    printf("%-10s %llu in queue \"%s\" (%s)\n", "message", (unsigned long long)e->id, e->stat.name,
+           cli_mode_name(e->stat.options.mode));
+    say_state(e);
+    printf("%-10s %s (%s ago)\n", "sent", cli_time_format(r->created_wall_ns, a),
+           cli_duration_human(now > r->created_wall_ns ? now - r->created_wall_ns : 0, b));
+    printf("%-10s %s, priority %u\n", "size", cli_size_human(r->bytes, a), r->priority);
+    printf("%-10s given to a receiver %u time%s: %u failed (%u nacked, %u expired), %u crashed, "
+           "%u deferred\n",
+           "attempts", r->acquired, r->acquired == 1 ? "" : "s", r->failed, r->nacked, r->expired,
+           r->crashed, r->deferred);
+    if (*r->reason) {
+        printf("%-10s ", "reason");
+        for (const char *p = r->reason; *p; p++)
+            putchar((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
+        putchar('\n');
+    }
+    say_next(e);
+}
+
+int cli_explain(struct cli *cli)
+{
+    struct explain e = { .cli = cli };
+    struct pawl_token token;
+    const char *queue = NULL;
+    const struct cli_option options[] = {
+        { "queue", CLI_TEXT, &queue, "Q", "look there only (in all that you may query)", NULL },
+    };
+    int rc = cli_args(cli, options, sizeof options / sizeof options[0], 1, 1);
+    if (rc != CLI_GO)
+        return rc;
+    if (pawl_token_parse(cli->argv[0], &token) == PAWL_OK)
+        e.id = token.message;
+    else if (!cli_number_parse(cli->argv[0], &e.id))
+        return cli_misused(cli, "\"%s\" is no message id and no token", cli->argv[0]);
+    rc = cli_attach(cli, NULL);
+    if (rc != CLI_GO)
+        return rc;
+    if (queue) {
+        struct pawl_queue_stat stat = { .size = sizeof stat };
+        rc = pawl_queue_stat(cli->lane, queue, &stat);
+        if (rc < 0)
+            return cli_refused(cli, rc, CLI_ABOUT_QUEUE, queue);
+        rc = look_in(&e, &stat);
+    } else {
+        rc = cli_queues_each(cli, look_in, &e);
+    }
+    if (rc > CLI_DONE)
+        return rc;
+    if (!e.found)
+        return cli_refused_item(cli, PAWL_E_NOT_FOUND, CLI_ABOUT_NONE, NULL,
+                                "no queue that you may query knows this message: it is done and "
+                                "forgotten, or never was");
+    if (cli->json) {
+        json_t *j = cli_record_json(&e.record);
+        json_object_set_new(j, "queue", json_string(e.stat.name));
+        cli_json_print(j);
+        return CLI_DONE;
+    }
+    say_all(&e);
+    return CLI_DONE;
+}
