@@ -502,6 +502,8 @@ static void take_hello(struct peer *p, int fd, const struct pawl_attach_hello *h
                                      .pid = (uint32_t)getpid(),
                                      .broker_epoch = log->broker_epoch,
                                      .clock = pawl_clock_boot() };
+    w.flags = p->o.young ? PAWL_WELCOME_YOUNG : 0;
+    memset(w.log_id, p->o.log_id, sizeof w.log_id);
     memcpy(w.broker_version, "peer", 5);
     memcpy(w.io, "none", 5);
     if (h->session && (!log->session_known || h->session != log->session)) {

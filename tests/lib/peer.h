@@ -94,6 +94,8 @@ struct peer_options {
     int32_t lane_result; /* answer to LANE instead of OK */
     uint32_t version;    /* 0: the right one */
     bool silent;         /* accepts and says nothing */
+    bool young;          /* says that it can have ended no session */
+    uint8_t log_id;      /* of the log that it claims to have */
 };
 
 struct peer {

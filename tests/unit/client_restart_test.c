@@ -440,6 +440,68 @@ static void a_broker_that_does_not_know_us_makes_open_calls_unknown(void **state
     end();
 }
 
+/* The session never came into the log, and the next broker can tell. */
+static void a_session_without_a_record_is_begun_again(void **state)
+{
+    (void)state;
+    for (uint64_t at = 2; at <= 6; at++) {
+        keeper.forget = true;
+        begin((struct peer_options){ .die_at = at }, (struct peer_options){ .young = true },
+              defaults);
+        /* What the peer did is in its log all the same; a real one would have taken the session
+         * back with it. So only what it did not decide is asked of it here. */
+        pawl_ticket t[4];
+        struct pawl_answer a[4];
+        int rc = pawl_queue_create(lane, "q", NULL);
+        assert_true(rc >= 0);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(pawl_submit_send(lane, "q", &i, 4, NULL, &t[i]), PAWL_OK);
+        uint32_t n = 0;
+        while (n < 4) {
+            int got = pawl_poll(lane, a + n, 4 - n, 4 - n, 5 * PAWL_NS_S);
+            assert_true(got > 0);
+            n += (uint32_t)got;
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_int_equal(a[i].ticket, t[i]);
+            assert_int_equal(a[i].result, PAWL_OK);
+        }
+        stop();
+        assert_int_equal(keeper.deaths, 1);
+        assert_int_equal(keeper.log->session, 2);
+        /* The peer had answered nothing of these when it died, but for at > 3 done some. */
+        assert_true(keeper.log->message_count >= 4);
+        end();
+    }
+}
+
+/* Questions may be asked of any broker, by name; by number only of the same log. */
+static void questions_are_asked_again(void **state)
+{
+    (void)state;
+    for (uint8_t other = 0; other < 2; other++) {
+        keeper.forget = true;
+        begin((struct peer_options){ .die_at = 2 }, (struct peer_options){ .log_id = other },
+              defaults);
+        assert_int_equal(pawl_queue_create(lane, "q", NULL), PAWL_OK);
+        char text[16];
+        assert_int_equal(pawl_metrics(lane, text, sizeof text), 6);
+        stop();
+        assert_int_equal(keeper.deaths, 1);
+        end();
+        keeper.forget = true;
+        begin((struct peer_options){ .die_at = 3 }, (struct peer_options){ .log_id = other },
+              defaults);
+        assert_int_equal(pawl_queue_create(lane, "q", NULL), PAWL_OK);
+        struct pawl_message m;
+        assert_int_equal(pawl_receive(lane, "q", NULL, &m),
+                         other ? PAWL_E_OUTCOME_UNKNOWN : PAWL_OK_EMPTY);
+        stop();
+        assert_int_equal(keeper.deaths, 1);
+        end();
+    }
+}
+
 /* --- what was published is true -------------------------------------------------------------- */
 
 static bool publish_and_die(struct peer *p, struct peer_lane *l, const struct pawl_cmd *c,
@@ -506,6 +568,8 @@ int main(void)
         cmocka_unit_test(a_receive_waits_on_across_a_death),
         cmocka_unit_test(without_a_new_broker_calls_end_and_say_unknown),
         cmocka_unit_test(a_broker_that_does_not_know_us_makes_open_calls_unknown),
+        cmocka_unit_test(a_session_without_a_record_is_begun_again),
+        cmocka_unit_test(questions_are_asked_again),
         cmocka_unit_test(an_answer_published_before_the_death_counts),
         cmocka_unit_test(a_lane_closed_for_good_says_why),
     };
