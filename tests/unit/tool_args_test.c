@@ -23,8 +23,9 @@ int cli_misused(const struct cli *cli, const char *format, ...)
 int cli_version(struct cli *cli) { return CLI_DONE; }
 int cli_help(struct cli *cli) { return CLI_DONE; }
 
-static const struct cli_command command = { "probe", "Q [options]",  "look",
-                                            NULL,    "pawl probe q", NULL };
+static const struct cli_command command = {
+    .name = "probe", .args = "Q [options]", .summary = "look", .example = "pawl probe q"
+};
 
 struct values {
     bool flag, delay_given;
