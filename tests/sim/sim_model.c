@@ -444,7 +444,7 @@ static struct sim_message *check_content(struct sim *w, const struct sim_lane *l
     return m;
 }
 
-static void learn_id(struct sim *w, struct sim_message *m, uint64_t id)
+void sim_model_learn(struct sim *w, struct sim_message *m, uint64_t id)
 {
     struct sim_message *other = sim_map_get(w->ids, id);
     SIM_CHECK(w, other == NULL || other == m, "ids: %" PRIx64 " given to m%u and m%u", id,
@@ -576,7 +576,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     } else {
         sim_model_filter(w, m, keep_shown, &s, "delivered");
         learn_grant(w, m, lane, d);
-        learn_id(w, m, d->message);
+        sim_model_learn(w, m, d->message);
         if (s.reserve != SIM_GRANT_LOST)
             sim_order_grant(w, m, &sim_current(m)->ways[0], s.reserve);
     }
@@ -666,7 +666,7 @@ static void answer_message(struct sim *w, struct sim_op *op, int32_t result, uin
     if (op->type != PAWL_CMD_SEND)
         return;
     if (result == PAWL_OK) {
-        learn_id(w, op->message, value);
+        sim_model_learn(w, op->message, value);
         check_prefix(w, op, value);
     } else if (result == PAWL_E_FULL) {
         SIM_CHECK(w, value < 64 && (op->limits >> value & 1),

@@ -142,6 +142,7 @@ void sim_order_scan(struct sim *w, struct sim_op *op, const void *data, uint32_t
 typedef bool sim_keep(void *ctx, const struct sim_way *way);
 void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void *ctx,
                       const char *what);
+void sim_model_learn(struct sim *w, struct sim_message *m, uint64_t id);
 void sim_model_push(struct sim *w, struct sim_message *m);
 /* body of a message, by the number of its send */
 void sim_body_fill(uint8_t *body, uint32_t bytes, uint32_t number);

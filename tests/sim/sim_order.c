@@ -208,21 +208,46 @@ static bool keep_scanned(void *ctx, const struct sim_way *way)
     }
 }
 
+static bool may_be(const struct sim_message *m, const struct pawl_record *r)
+{
+    bool over = sim_rules_terminal((uint8_t)r->state);
+    if (m->id != 0 || m->gone || m->priority != r->priority || (!over && m->body_bytes != r->bytes))
+        return false;
+    const struct sim_set *set = &m->stands[m->stand_count - 1].set;
+    for (uint32_t i = 0; i < set->count; i++)
+        if (set->ways[i].state != PAWL_STATE_NONE && set->ways[i].epoch == r->id >> 40 &&
+            (over || set->ways[i].wall == r->created_wall_ns))
+            return true;
+    return false;
+}
+
+/* An id that no answer has told: one of the sends that are open, or whose sender is gone. If it can
+ * be but one, the id is known from here on. */
+static struct sim_message *scan_guess(struct sim *w, struct sim_op *op, const struct pawl_record *r)
+{
+    struct sim_message *found = NULL;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->message_count; i++)
+        if (w->messages[i]->queue == op->queue && may_be(w->messages[i], r)) {
+            found = w->messages[i];
+            count++;
+        }
+    SIM_CHECK(w, count > 0, "scan of %s shows %" PRIx64 ", which nobody sent", op->queue->name,
+              r->id);
+    if (count > 1 || sim_rules_terminal((uint8_t)r->state))
+        return NULL;
+    sim_model_learn(w, found, r->id);
+    return found;
+}
+
 /* False: a message whose id nobody outside knows yet. */
 static bool scan_found(struct sim *w, struct sim_op *op, const struct pawl_record *r)
 {
     struct sim_message *m = sim_map_get(w->ids, r->id);
-    if (m == NULL) {
-        /* a send whose answer nobody has seen: one of those of its size must be open */
-        bool open = false;
-        for (uint32_t i = 0; i < w->message_count && !open; i++) {
-            struct sim_message *o = w->messages[i];
-            open = o->queue == op->queue && o->id == 0 && !o->gone && o->priority == r->priority;
-        }
-        SIM_CHECK(w, open, "scan of %s shows %" PRIx64 ", which nobody sent", op->queue->name,
-                  r->id);
+    if (m == NULL)
+        m = scan_guess(w, op, r);
+    if (m == NULL)
         return false;
-    }
     SIM_CHECK(w, m->queue == op->queue, "scan of %s shows m%u of %s", op->queue->name, m->number,
               m->queue->name);
     if (m->changed >= op->index)

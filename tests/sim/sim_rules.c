@@ -9,7 +9,7 @@
  * ladder, death), 3 (the table of acknowledgements), design G10 and G12. Nothing here was taken
  * from the broker's code. Where the contract leaves a choice, each choice is a way. */
 
-#define WAYS_MAX 200u
+#define WAYS_MAX 400u
 
 bool sim_rules_terminal(uint8_t state)
 {
