@@ -17,7 +17,8 @@ static int init(struct pawl_core *c)
         pawl_pool_init(&c->sessions, b, sizeof(struct pawl_core_session), 5) != 0 ||
         pawl_pool_init(&c->lanes, b, sizeof(struct pawl_core_lane), 8) != 0 ||
         pawl_pool_init(&c->waiters, b, sizeof(struct pawl_core_waiter), 7) != 0 ||
-        pawl_pool_init(&c->purges, b, sizeof(struct pawl_core_purge), 7) != 0)
+        pawl_pool_init(&c->purges, b, sizeof(struct pawl_core_purge), 7) != 0 ||
+        pawl_pool_init(&c->scans, b, sizeof(struct pawl_core_scan), 7) != 0)
         return -1;
     if (pawl_table_init(&c->messages_by_id, b, &c->messages, offsetof(struct pawl_core_message, id),
                         offsetof(struct pawl_core_message, chain)) != 0 ||
@@ -30,7 +31,8 @@ static int init(struct pawl_core *c)
         return -1;
     c->homes = c->port.memory_map(c->port.ctx, PAWL_HOME_SLOTS * sizeof *c->homes);
     c->names = c->port.memory_map(c->port.ctx, PAWL_QUEUES_MAX * sizeof *c->names);
-    return c->homes && c->names ? 0 : -1;
+    c->scan_ids = c->port.memory_map(c->port.ctx, PAWL_CORE_SCAN_BYTES);
+    return c->homes && c->names && c->scan_ids ? 0 : -1;
 }
 
 struct pawl_core *pawl_core_create(const struct pawl_core_options *options,
@@ -44,6 +46,7 @@ struct pawl_core *pawl_core_create(const struct pawl_core_options *options,
     c->port = *port;
     c->budget =
         (struct pawl_budget){ port->memory_map, port->memory_unmap, port->ctx, 0, UINT64_MAX };
+    c->tombstones_max = options->memory_bytes / 4 / sizeof(struct pawl_core_message);
     c->segment_shift = (uint32_t)__builtin_ctzll(options->segment_bytes);
     uint64_t reserve = pawl_max_u64(options->memory_bytes / 16, SEND_RESERVE_MIN);
     c->memory_sends = options->memory_bytes > 2 * reserve ? options->memory_bytes - reserve
@@ -71,10 +74,13 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_pool_fini(&core->lanes);
     pawl_pool_fini(&core->waiters);
     pawl_pool_fini(&core->purges);
+    pawl_pool_fini(&core->scans);
     if (core->homes)
         port.memory_unmap(port.ctx, core->homes, PAWL_HOME_SLOTS * sizeof *core->homes);
     if (core->names)
         port.memory_unmap(port.ctx, core->names, PAWL_QUEUES_MAX * sizeof *core->names);
+    if (core->scan_ids)
+        port.memory_unmap(port.ctx, core->scan_ids, PAWL_CORE_SCAN_BYTES);
     port.memory_unmap(port.ctx, core, sizeof *core);
 }
 
@@ -341,6 +347,7 @@ bool pawl_core_pump(struct pawl_core *core, struct pawl_now now)
     more = pawl_core_session_pump(core) || more;
     more = pawl_core_purge_pump(core) || more;
     more = pawl_core_receive_pump(core) || more;
+    pawl_core_scan_pump(core);
     if (core->sweeping && pawl_core_sweep(core, SWEEP_A_TURN))
         pawl_core_again(core);
     return more;

@@ -42,6 +42,7 @@
 #define PAWL_QUEUES_MAX 65536u
 #define PAWL_QUEUE_LIVE (sizeof(struct pawl_queue_rec) + PAWL_RECORD_HEAD)
 #define PAWL_TOMBSTONES_MAX 1000000u /* a queue */
+#define PAWL_WAITERS_A_SESSION_MAX 1024u
 #define PAWL_RETENTION_NS_DEFAULT (600 * PAWL_NS_S)
 #define PAWL_GRANT_BATCH 32u       /* messages one GRANT record holds at most */
 #define PAWL_LOWEST_EVERY_MASK 31u /* one delivery in 32 goes to the lowest level that waits */
@@ -137,7 +138,7 @@ struct pawl_core_session {
     uint32_t leases_first, leases_last, leases_count; /* current ones */
     uint32_t timer;                                   /* of the grace */
     uint32_t ending_next;
-    uint32_t lanes_count;
+    uint32_t lanes_count, waiters_count;
     uint32_t lanes[PAWL_LANES_MAX]; /* pool numbers */
 };
 
@@ -213,6 +214,22 @@ struct pawl_core_purge {
     uint32_t next;
 };
 
+/* A SCAN that needs a pass, and what the last pass left. */
+struct pawl_core_scan {
+    uint64_t seq, after, queue_id;
+    uint32_t lane; /* pool number; 0: its lane is gone */
+    uint32_t queue, mask, max;
+    uint32_t position; /* next message of the pass; 0: not begun */
+    uint32_t found;
+    uint32_t next;
+    uint32_t reserved;
+};
+struct pawl_core_kept {
+    uint64_t queue, after; /* id; 0: nothing is kept */
+    uint32_t mask, count;
+};
+#define PAWL_CORE_SCAN_BYTES 32768u
+
 struct pawl_core {
     struct pawl_core_options options;
     struct pawl_core_port port;
@@ -225,7 +242,7 @@ struct pawl_core {
     uint64_t next_id, next_grant;
     uint64_t void_below; /* grants of epochs below are void: the machine was started anew */
     uint32_t void_queue; /* pool number where looking for them goes on */
-    struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges;
+    struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges, scans;
     struct pawl_table messages_by_id, queues_by_id, sessions_by_id;
     struct pawl_payload payload;
     struct pawl_wheel wheel;
@@ -235,10 +252,14 @@ struct pawl_core {
     uint32_t active_first, active_last; /* queues to serve */
     uint32_t ending_first;              /* sessions */
     uint32_t purges_first, purges_last;
+    uint32_t scans_first, scans_last;
+    uint64_t *scan_ids;
+    struct pawl_core_kept kept;
     uint32_t again;    /* timer: work in pieces that waits for nothing goes on next turn */
     uint32_t sweeping; /* gone queues that still hold something */
     uint64_t live;
-    uint64_t messages_live;
+    uint64_t messages_live, tombstones;
+    uint64_t tombstones_max; /* of all queues: a quarter of the memory */
     uint64_t leases_current;
     uint64_t sends, deliveries, acks, refused;
     bool damaged; /* a replay ran out of memory or met what cannot be */
@@ -454,6 +475,8 @@ void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, co
 /* Nothing but tombstones names a queue that is long gone. */
 void pawl_core_queue_drop_placeholder(struct pawl_core *core, struct pawl_core_queue *q);
 void pawl_core_queue_timer(struct pawl_core *core, uint32_t number);
+/* Gives up the oldest tombstone of the queue; false: none, or a delivery needs it still. */
+bool pawl_core_forget_oldest(struct pawl_core *core, struct pawl_core_queue *q);
 void pawl_core_queue_done_timer(struct pawl_core *core, struct pawl_core_queue *q);
 
 /* --- receive.c ------------------------------------------------------------------------------- */
@@ -510,6 +533,12 @@ void pawl_core_settle_take(struct pawl_take *t);
 void pawl_core_restore_apply(struct pawl_core *core, uint32_t n);
 void pawl_core_repair_take(struct pawl_take *t);
 void pawl_core_query_take(struct pawl_take *t);
+
+/* --- scan.c ---------------------------------------------------------------------------------- */
+
+void pawl_core_scan_take(struct pawl_take *t);
+void pawl_core_scan_pump(struct pawl_core *core);
+void pawl_core_scan_lane_gone(struct pawl_core *core, uint32_t lane);
 
 /* --- session.c, lane.c ----------------------------------------------------------------------- */
 

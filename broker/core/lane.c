@@ -44,7 +44,9 @@ int pawl_core_lane_window(struct pawl_core *core, struct pawl_core_lane *lane, u
         lane->window = window;
         return 0;
     }
-    pawl_core_memory_open(core);
+    /* A usual one is had even when sends are refused: somebody must come and drain the queues. */
+    if (window <= PAWL_WINDOW_DEFAULT)
+        pawl_core_memory_open(core);
     uint32_t block = pawl_payload_take(&core->payload, entries_bytes(mask));
     pawl_core_memory_close(core);
     if (block == 0)
@@ -135,6 +137,7 @@ void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane)
             p->lane = 0;
         n = p->next;
     }
+    pawl_core_scan_lane_gone(core, lane->number);
     pawl_core_lane_unlog(core, lane);
     if (lane->entries)
         pawl_payload_give(&core->payload, lane->entries, entries_bytes(lane->window_mask));

@@ -96,6 +96,8 @@ static void leave(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
         list_remove(core, list_of(q, m->state), n);
         if (m->state == PAWL_STATE_LEASED)
             core->leases_current--;
+        else if (pawl_core_terminal(m->state))
+            core->tombstones--;
     }
 }
 
@@ -128,6 +130,8 @@ static void enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
     list_push(core, list_of(q, m->state), n);
     if (m->state == PAWL_STATE_LEASED)
         core->leases_current++;
+    else if (pawl_core_terminal(m->state))
+        core->tombstones++;
 }
 
 void pawl_core_message_timer(struct pawl_core *core, uint32_t n)

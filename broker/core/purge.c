@@ -262,10 +262,9 @@ bool pawl_core_sweep(struct pawl_core *core, uint32_t budget)
 
 /* --- tombstones ------------------------------------------------------------------------------ */
 
-/* False: a delivery on its way needs it still. */
-static bool forget_oldest(struct pawl_core *core, struct pawl_core_queue *q)
+bool pawl_core_forget_oldest(struct pawl_core *core, struct pawl_core_queue *q)
 {
-    if (pawl_core_message_at(core, q->done.first)->flags & PAWL_MESSAGE_PINS)
+    if (q->done.first == 0 || pawl_core_message_at(core, q->done.first)->flags & PAWL_MESSAGE_PINS)
         return false;
     pawl_core_message_forget(core, q->done.first);
     return true;
@@ -273,7 +272,8 @@ static bool forget_oldest(struct pawl_core *core, struct pawl_core_queue *q)
 
 void pawl_core_queue_done_timer(struct pawl_core *core, struct pawl_core_queue *q)
 {
-    while (q->done.count > PAWL_TOMBSTONES_MAX && forget_oldest(core, q))
+    while ((q->done.count > PAWL_TOMBSTONES_MAX || core->tombstones > core->tombstones_max) &&
+           pawl_core_forget_oldest(core, q))
         ;
     if (!core->started || q->done.first == 0 || pawl_timer_armed(&core->wheel, q->timer))
         return;
@@ -287,7 +287,7 @@ void pawl_core_queue_timer(struct pawl_core *core, uint32_t number)
     struct pawl_core_queue *q = pawl_core_queue_at(core, number);
     for (uint32_t i = 0; i < FORGET_A_TURN && q->done.first; i++) {
         if (pawl_core_message_at(core, q->done.first)->sent_wall > core->now.time ||
-            !forget_oldest(core, q))
+            !pawl_core_forget_oldest(core, q))
             break;
     }
     pawl_core_queue_done_timer(core, q);

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What only reads: STAT, LIST, SCAN, PEEK, METRICS. Each answers with data, or with a plain
- * refusal.
- *
- * SCAN is in order of id, for which no index is kept. Ids are given in a row, so most pages are
- * found by looking up the next few hundred ids; where they lie far apart one pass over all messages
- * finds the smallest ones. */
+/* What only reads, but for SCAN: STAT, LIST, PEEK, METRICS. Each answers with data, or with a plain
+ * refusal. */
 #include "core/core_inner.h"
-
-#define SCAN_PROBES 512u
-#define SCAN_ROWS_MAX (PAWL_DATA_BYTES_MAX / sizeof(struct pawl_record))
 
 static void refuse(struct pawl_take *t, int result, uint64_t value, uint64_t wait)
 {
@@ -118,133 +111,6 @@ static void list(struct pawl_take *t, const struct pawl_cmd_queue *c)
            pawl_core_appended(core));
 }
 
-/* --- scan ------------------------------------------------------------------------------------ */
-
-struct scan {
-    const struct pawl_core *core;
-    uint32_t queue, mask, max, count;
-    uint64_t after;
-    uint32_t rows[SCAN_ROWS_MAX]; /* messages, by id */
-};
-
-static bool wanted(const struct scan *s, const struct pawl_core_message *m)
-{
-    return m->state != PAWL_STATE_NONE && m->queue == s->queue && (s->mask >> m->state & 1) &&
-           m->id > s->after;
-}
-
-/* The next ids in a row. False: they may lie anywhere beyond. */
-static bool probe(struct scan *s)
-{
-    const struct pawl_core *core = s->core;
-    uint64_t newest = core->options.epoch << PAWL_EPOCH_SHIFT | core->next_id;
-    uint64_t id = s->after;
-    for (uint32_t i = 0; i < SCAN_PROBES; i++) {
-        if (++id > newest)
-            return true;
-        uint32_t n = pawl_table_find(&core->messages_by_id, id);
-        if (n == 0 || !wanted(s, pawl_core_message_at(core, n)))
-            continue;
-        s->rows[s->count++] = n;
-        if (s->count == s->max)
-            return true;
-    }
-    return false;
-}
-
-static void insert_row(struct scan *s, uint32_t n)
-{
-    const struct pawl_core *core = s->core;
-    uint64_t id = pawl_core_message_at(core, n)->id;
-    uint32_t at = s->count;
-    if (at == s->max) {
-        if (pawl_core_message_at(core, s->rows[at - 1])->id < id)
-            return;
-        at--;
-    } else {
-        s->count++;
-    }
-    for (; at > 0 && pawl_core_message_at(core, s->rows[at - 1])->id > id; at--)
-        s->rows[at] = s->rows[at - 1];
-    s->rows[at] = n;
-}
-
-static void pass(struct scan *s)
-{
-    s->count = 0;
-    for (uint32_t n = 1; n < s->core->messages.never_used; n++)
-        if (wanted(s, pawl_core_message_at(s->core, n)))
-            insert_row(s, n);
-}
-
-static void fill_record(const struct pawl_core *core, const struct pawl_core_message *m,
-                        struct pawl_record *r)
-{
-    memset(r, 0, sizeof *r);
-    r->size = sizeof *r;
-    r->id = m->id;
-    r->state = m->state;
-    r->priority = m->priority;
-    r->acquired = m->acquired;
-    r->failed = (uint32_t)m->expired + m->nacked;
-    r->crashed = m->crashed;
-    r->expired = m->expired;
-    r->nacked = m->nacked;
-    r->deferred = m->deferred;
-    r->dead_reason = m->dead_reason;
-    r->bytes = m->body_bytes;
-    if (pawl_core_terminal(m->state)) {
-        r->holder_pid = m->lease;
-        return;
-    }
-    r->created_wall_ns = m->sent_wall;
-    uint64_t now = core->now.time;
-    if (m->state == PAWL_STATE_SCHEDULED) {
-        uint64_t due = pawl_core_message_due(core, m);
-        r->due_in_ns = due > now ? due - now : 0;
-    }
-    if (m->lease == 0)
-        return;
-    const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
-    if (l->reason)
-        memcpy(r->reason, pawl_payload_at(&core->payload, l->reason), l->reason_bytes);
-    if (m->state == PAWL_STATE_LEASED) {
-        r->holder_pid = l->pid;
-        r->lease_left_ns = l->deadline > now ? l->deadline - now : 0;
-    }
-}
-
-static void scan(struct pawl_take *t)
-{
-    struct pawl_core *core = t->core;
-    struct pawl_cmd_scan c;
-    memcpy(&c, t->fixed, sizeof c);
-    int result;
-    const struct pawl_core_queue *q = pawl_core_queue_for(t, c.queue, PAWL_RIGHT_QUERY, &result);
-    if (!q) {
-        refuse(t, result, 0, pawl_core_appended(core));
-        return;
-    }
-    struct scan s = {
-        .core = core,
-        .queue = q->number,
-        .mask = c.state_mask,
-        .max = (uint32_t)pawl_min_u64(c.max ? c.max : 1, SCAN_ROWS_MAX),
-        .after = c.after_id,
-    };
-    /* One asked for and right there: so a query of one id is one look. */
-    if (!probe(&s))
-        pass(&s);
-    uint32_t bytes = s.count * (uint32_t)sizeof(struct pawl_record), block;
-    uint8_t *data = buffer(t, bytes, &block);
-    if (!data)
-        return;
-    for (uint32_t i = 0; i < s.count; i++)
-        fill_record(core, pawl_core_message_at(core, s.rows[i]),
-                    (struct pawl_record *)(void *)data + i);
-    answer(t, block, bytes, s.count, pawl_core_queue_wait(core, q));
-}
-
 /* --- peek ------------------------------------------------------------------------------------ */
 
 static void peek(struct pawl_take *t)
@@ -307,7 +173,7 @@ void pawl_core_query_take(struct pawl_take *t)
     struct pawl_cmd_queue c;
     switch (t->type) {
     case PAWL_CMD_SCAN:
-        scan(t);
+        pawl_core_scan_take(t);
         return;
     case PAWL_CMD_PEEK:
         peek(t);

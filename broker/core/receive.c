@@ -111,6 +111,7 @@ static void waiter_free(struct pawl_core *core, struct pawl_core_waiter *w)
             pawl_core_waiter_at(core, w->next)->prev = w->prev;
         for (uint32_t i = 0; i < w->queue_count; i++)
             pawl_core_queue_at(core, w->queue[i])->waiting_count--;
+        pawl_core_session_at(core, w->session)->waiters_count--;
     }
     pawl_timer_destroy(&core->wheel, w->timer);
     uint32_t n = w->number;
@@ -242,6 +243,7 @@ static void enter_lane(struct pawl_core *core, struct pawl_core_lane *lane,
                        struct pawl_core_waiter *w)
 {
     w->in_lane = true;
+    pawl_core_session_at(core, w->session)->waiters_count++;
     w->prev = 0;
     w->next = lane->waiters;
     if (w->next)
@@ -321,6 +323,10 @@ void pawl_core_receive_take(struct pawl_take *t)
     int result = check(&c, standing);
     if (result != PAWL_OK) {
         pawl_core_take_answer(t, result, 0, 0);
+        return;
+    }
+    if (t->session->waiters_count >= PAWL_WAITERS_A_SESSION_MAX) {
+        pawl_core_take_answer(t, PAWL_E_QUOTA, PAWL_LIMIT_SESSIONS, 0);
         return;
     }
     pawl_core_memory_open(core);

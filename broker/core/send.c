@@ -199,7 +199,8 @@ void pawl_core_send_take(struct pawl_take *t)
     bool timed = s.due || s.ttl_end != UINT64_MAX;
     uint32_t own = 0, block = 0;
     s.limit = PAWL_LIMIT_MEMORY;
-    if (!pawl_pool_ready(&core->messages, 1) ||
+    /* Where memory is short the oldest tombstones go first, never a send. */
+    if ((!pawl_pool_ready(&core->messages, 1) && !pawl_core_forget_oldest(core, s.queue)) ||
         (timed && !pawl_pool_ready(&core->wheel.timers, 1))) {
         refuse(&s, PAWL_E_FULL);
         return;

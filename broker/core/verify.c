@@ -200,6 +200,7 @@ void pawl_core_verify(const struct pawl_core *core)
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
     PAWL_ASSERT_REL(r.messages, ==, in_queues);
     PAWL_ASSERT_REL(r.done, ==, done);
+    PAWL_ASSERT_REL(r.done, ==, core->tombstones);
     PAWL_ASSERT_REL(r.by_queue_bytes, ==, bytes);
     PAWL_ASSERT_REL(r.leases, ==, core->leases_current);
     PAWL_ASSERT_REL(r.live, ==, core->live);

@@ -148,7 +148,7 @@ static void drop_effects(struct core_shell *s)
     s->effect_count = 0;
 }
 
-static void drop_events(struct core_shell *s)
+void core_forget_events(struct core_shell *s)
 {
     for (uint32_t i = 0; i < s->event_count; i++)
         free(s->events[i].bytes);
@@ -158,7 +158,7 @@ static void drop_events(struct core_shell *s)
 void core_fini(struct core_shell *s)
 {
     drop_effects(s);
-    drop_events(s);
+    core_forget_events(s);
     pawl_core_destroy(s->core);
     CHECK(s->memory == 0);
     for (uint32_t i = 0; i < s->record_count; i++)
@@ -206,7 +206,7 @@ void core_end(struct core_shell *s)
 void core_restart(struct core_shell *s, bool same_boot)
 {
     drop_effects(s);
-    drop_events(s);
+    core_forget_events(s);
     pawl_core_destroy(s->core);
     s->options.epoch++;
     s->core = recover(s, s->options.epoch, same_boot);

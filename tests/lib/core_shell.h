@@ -71,6 +71,7 @@ void core_copy_all(struct core_shell *s);
 
 void core_pass(struct core_shell *s, uint64_t ns); /* moves the clock */
 void core_turn(struct core_shell *s);              /* timers, pump, publishes everything */
+void core_forget_events(struct core_shell *s);     /* all so far */
 /* The same without timers. */
 void core_publish(struct core_shell *s);
 

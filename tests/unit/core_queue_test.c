@@ -397,6 +397,45 @@ static void scan_goes_in_order_of_id_over_all_distances(void **state)
     end(w);
 }
 
+static void a_scan_over_a_long_backlog_takes_several_turns(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    uint64_t q = core_create(&w->a, "q", PAWL_MEMORY);
+    uint64_t other = core_create(&w->a, "other", PAWL_MEMORY);
+    uint64_t ids[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        ids[i] = core_send(&w->a, q, "x").value;
+        for (uint32_t k = 0; k < 15000; k++)
+            (void)core_send(&w->a, other, "y");
+    }
+    w->a.hold = w->b.hold = true;
+    struct pawl_cmd_scan m = { .head.type = PAWL_CMD_SCAN, .queue = q, .max = 10 };
+    m.after_id = 1; /* far from the first one */
+    m.state_mask = UINT32_MAX;
+    assert_int_equal(core_take(&w->a, &m, sizeof m, NULL, 0), PAWL_OK);
+    struct pawl_cmd_scan gone = m;
+    gone.head.seq = 0;
+    assert_int_equal(core_take(&w->b, &gone, sizeof gone, NULL, 0), PAWL_OK); /* waits its turn */
+    core_publish(&w->s);
+    assert_int_equal(core_answer(&w->a, m.head.seq).result, CORE_NONE);
+    pawl_core_session_end(w->s.core, w->b.session, PAWL_END_DEAD, w->s.now);
+    for (uint32_t i = 0; i < 10; i++) {
+        core_pass(&w->s, 2 * PAWL_NS_MS);
+        core_turn(&w->s); /* its timer goes on with it */
+    }
+    struct core_answer a = core_answer(&w->a, m.head.seq);
+    assert_int_equal(a.value, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct pawl_record r;
+        memcpy(&r, a.data + i * sizeof r, sizeof r);
+        assert_int_equal(r.id, ids[i]);
+    }
+    a = scan(&w->a, q, ids[0], UINT32_MAX, 10); /* kept from the pass */
+    assert_int_equal(a.value, 2);
+    end(w);
+}
+
 static void peek_shows_a_body_in_parts(void **state)
 {
     (void)state;
@@ -467,6 +506,7 @@ int main(void)
         cmocka_unit_test(what_a_dropped_queue_held_costs_nothing_later),
         cmocka_unit_test(list_shows_what_one_may_query),
         cmocka_unit_test(scan_goes_in_order_of_id_over_all_distances),
+        cmocka_unit_test(a_scan_over_a_long_backlog_takes_several_turns),
         cmocka_unit_test(peek_shows_a_body_in_parts),
         cmocka_unit_test(metrics_come_in_pages),
     };

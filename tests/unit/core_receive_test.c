@@ -384,6 +384,22 @@ static void at_most_once_is_acknowledged_with_its_grant(void **state)
     }
 }
 
+static void a_session_may_wait_only_so_often(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    w->a.window = 4096;
+    assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+    uint64_t seq = 0;
+    for (uint32_t i = 0; i < 1025; i++) {
+        assert_int_equal(core_answer(&w->a, seq).result, CORE_NONE);
+        seq = core_receive_submit(&w->a, PAWL_CMD_RECEIVE, w->q, 1, PAWL_UNLIMITED, 0);
+        core_turn(&w->s);
+    }
+    assert_int_equal(core_answer(&w->a, seq).result, PAWL_E_QUOTA);
+    end(w);
+}
+
 static void rights_are_those_of_a_file(void **state)
 {
     (void)state;
@@ -464,6 +480,7 @@ int main(void)
         cmocka_unit_test(no_room_in_the_log_holds_grants_back),
         cmocka_unit_test(what_cannot_fit_its_ring_is_named),
         cmocka_unit_test(at_most_once_is_acknowledged_with_its_grant),
+        cmocka_unit_test(a_session_may_wait_only_so_often),
         cmocka_unit_test(rights_are_those_of_a_file),
         cmocka_unit_test(arguments_out_of_range_are_refused),
     };

@@ -305,6 +305,32 @@ static void memory_full_refuses_sends_and_the_rest_goes_on(void **state)
     core_end(&s);
 }
 
+static void tombstones_never_stand_in_the_way_of_a_send(void **state)
+{
+    (void)state;
+    struct core_shell s;
+    struct core_client c;
+    const struct pawl_core_options o = {
+        .memory_bytes = 24u << 20,
+        .segment_bytes = 1u << 26,
+        .epoch = 1,
+        .session_grace_ns = PAWL_NS_S,
+        .sessions_max = 8,
+        .queues_max = 8,
+    };
+    core_init_options(&s, &o);
+    core_client_open(&s, &c, 7);
+    uint64_t q = core_create(&c, "q", PAWL_MEMORY);
+    for (uint32_t i = 0; i < 200000; i++) {
+        assert_int_equal(core_send(&c, q, "x").result, PAWL_OK);
+        (void)core_receive_kind(&c, q, PAWL_LEASE_PROCESS, 0, PAWL_RECEIVE_AT_MOST_ONCE);
+        if (i % 1000 == 0)
+            core_forget_events(&s);
+    }
+    assert_in_range(core_stat(&c, "q").done, 10000, 100000);
+    core_end(&s);
+}
+
 static void a_record_larger_than_the_log_takes_is_too_big(void **state)
 {
     (void)state;
@@ -396,6 +422,7 @@ int main(void)
         cmocka_unit_test(limits_are_inclusive_and_name_themselves),
         cmocka_unit_test(the_log_full_refuses_sends_and_nothing_else),
         cmocka_unit_test(memory_full_refuses_sends_and_the_rest_goes_on),
+        cmocka_unit_test(tombstones_never_stand_in_the_way_of_a_send),
         cmocka_unit_test(a_record_larger_than_the_log_takes_is_too_big),
         cmocka_unit_test(malformed_commands_are_a_breach),
         cmocka_unit_test(a_command_is_never_decided_at_its_deadline),
