@@ -496,6 +496,14 @@ void harness_signal(pid_t pid, int signal)
         harness_fail("kill %d, signal %d: %s", (int)pid, signal, strerror(errno));
 }
 
+void harness_workers(void)
+{
+    siginfo_t info = { 0 };
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 &&
+        info.si_code == CLD_EXITED && info.si_status != 0)
+        harness_fail("process %d ended with %d", (int)info.si_pid, info.si_status);
+}
+
 void harness_freeze(pid_t pid)
 {
     int status;

@@ -55,9 +55,14 @@ void *harness_shared(size_t bytes);
 void harness_pause(void);
 #define harness_until(predicate) \
     do {                         \
-        while (!(predicate))     \
+        while (!(predicate)) {   \
+            harness_workers();   \
             harness_pause();     \
+        }                        \
     } while (0)
+/* Fails if a child that nobody has waited for ended with a code other than 0: a worker that failed
+ * has said why, and nothing that it was to do will happen any more. */
+void harness_workers(void);
 
 /* --- brokers --------------------------------------------------------------------------------- */
 
