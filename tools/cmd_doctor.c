@@ -72,7 +72,15 @@ static uint64_t started_wall_ns(pid_t pid)
 static void check_answering(struct doctor *d, struct pawl *lane)
 {
     struct pawl_broker_info info = { .size = sizeof info };
+    struct pawl_queue_stat first = { .size = sizeof first };
     char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES] = "", since[128] = "";
+    /* one call, to see that it answers; with the answer comes how far the log is */
+    int rc = pawl_queue_list(lane, NULL, &first, 1);
+    if (rc < 0) {
+        doctor_say(d, DOCTOR_BAD, "broker", "see what it said on its stderr", "%s: %s",
+                   pawl_strname(rc), pawl_last_text(lane));
+        return;
+    }
     if (pawl_info(lane, &info) != PAWL_OK)
         return;
     d->broker = (pid_t)info.pid;
@@ -119,7 +127,8 @@ static void check_broker(struct doctor *d)
     o.dir = d->dir;
     o.socket = cli_socket(d->cli);
     o.label = "pawl doctor";
-    o.timeout_ns = d->cli->timeout_given ? d->cli->timeout_ns : BROKER_TIMEOUT_NS;
+    o.timeout_ns =
+        d->cli->timeout_given && d->cli->timeout_ns ? d->cli->timeout_ns : BROKER_TIMEOUT_NS;
     o.flags = PAWL_OPEN_NO_WAIT;
     int rc = pawl_open(&o, &lane);
     if (rc == PAWL_OK) {

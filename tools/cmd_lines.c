@@ -76,6 +76,8 @@ static void show(struct run *r)
     if (!cli_progress_due(&r->progress))
         return;
     uint64_t now = pawl_clock_boot();
+    if (r->shown_ns == r->started_ns && now > r->started_ns)
+        r->rate = r->sent * PAWL_NS_S / (now - r->started_ns); /* the first second */
     if (now - r->shown_ns >= PAWL_NS_S) {
         r->rate = (r->sent - r->shown_sent) * PAWL_NS_S / (now - r->shown_ns);
         r->shown_sent = r->sent;

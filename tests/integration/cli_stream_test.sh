@@ -27,7 +27,7 @@ received() { # received FILE: it is the file that was sent
     cmp "$1" "$T/file" || fail "$1 differs from what was sent: $(wc -l <"$1") lines"
 }
 ready() { pawl stat "$1" --json | python3 -c 'import json,sys; s=json.load(sys.stdin); print(s["ready"], s["leased"], s["scheduled"])'; }
-lines_at_least() { until (($(wc -l <"$1") >= $2)); do kill -0 "$3" 2>/dev/null || return; sleep 0.005; done; }
+lines_at_least() { until (($(wc -l <"$1") >= $2)); do kill -0 "$3" || return; sleep 0.005; done; }
 
 broker_start
 for mode in durable relaxed memory; do pawl create $mode --mode $mode >/dev/null || fail "create $mode"; done
@@ -49,29 +49,64 @@ broker_start
 pawl receive durable --ack --count 0 --wait 100ms >"$T/back" || fail "drain"
 received "$T/back"
 
+# Lines without an end, fast enough that many are in flight at any moment, until $T/enough is there;
+# what was sent is in $T/fed.
+feed() {
+    python3 - "$T" <<'PY'
+import os, sys, time
+t, n = sys.argv[1], 0
+with open(f"{t}/fed", "wb") as copy:
+    while not os.path.exists(f"{t}/enough"):
+        part = b"".join(b"%d %s\n" % (i, b"z" * (i % 90)) for i in range(n, n + 200))
+        n += 200
+        copy.write(part)
+        os.write(1, part)
+        time.sleep(0.002)
+PY
+}
+# A reader that is slower than the drain while $T/enough is not there.
+sip() { python3 "$T/sip.py" "$T/enough"; }
+cat >"$T/sip.py" <<'PY'
+import os, sys, time
+while True:
+    part = os.read(0, 16384)
+    if not part: break
+    os.write(1, part)
+    if not os.path.exists(sys.argv[1]): time.sleep(0.002)
+PY
+
 say "kill -9 of the broker in the middle of the send"
-pawl send durable --lines <"$T/file" &
+rm -f "$T/enough"
+feed | "$BUILD/pawl" --dir "$D" send durable --lines &
 sender=$!
-for _ in 1 2 3; do
+for _ in 1 2 3 4; do
     count=$(ready durable | cut -d ' ' -f 1)
-    until (($(ready durable | cut -d ' ' -f 1) > count)) || ! kill -0 $sender 2>/dev/null; do :; done
+    until (($(ready durable | cut -d ' ' -f 1) > count + 1000)); do :; done
+    kill -0 $sender || fail "the sender did not live to see the kill"
     broker_kill
     broker_start
 done
+touch "$T/enough"
 wait $sender || fail "send --lines with kills gave $?"
 pawl receive durable --ack --count 0 --wait 100ms >"$T/back" || fail "drain"
-received "$T/back"
+cmp "$T/back" "$T/fed" || fail "after kills in the middle of the send"
 
-say "kill -9 of the broker in the middle of the drain"
+say "kill -9 of the broker in the middle of the drain, once for longer than the drain waits"
 pawl send durable --lines <"$T/file" || fail "send"
-pawl receive durable --ack --count 0 --wait 1s >"$T/back" &
+rm -f "$T/enough"
+("$BUILD/pawl" --dir "$D" receive durable --ack --count 0 --wait 300ms; echo $? >"$T/rc") | sip >"$T/back" &
 receiver=$!
-for part in 4 3 2; do
-    lines_at_least "$T/back" $((N / part / 2)) $receiver
+for away in 0 0 1 0; do
+    lines=$(wc -l <"$T/back")
+    until (($(wc -l <"$T/back") > lines + 500)); do sleep 0.002; done
+    kill -0 $receiver || fail "the drain did not live to see the kill"
     broker_kill
+    sleep $away
     broker_start
 done
-wait $receiver || fail "drain with kills gave $?"
+touch "$T/enough"
+wait $receiver
+equal "exit code of the drain with kills" "$(cat "$T/rc")" 0
 received "$T/back"
 equal "left" "$(ready durable)" "0 0 0"
 
