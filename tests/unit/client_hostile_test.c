@@ -22,7 +22,11 @@ static struct pawl *open_with(struct pawl_options o)
     struct pawl *l = NULL;
     o.size = sizeof o;
     o.dir = peer_dir();
-    int rc = pawl_open(&o, &l);
+    int rc;
+    /* Some cases give little time; on a busy machine that is too little for an attach. */
+    do
+        rc = pawl_open(&o, &l);
+    while (rc == PAWL_E_BROKER_DOWN);
     if (rc != PAWL_OK)
         fail_msg("pawl_open: %s: %s", pawl_strname(rc), pawl_last_text(NULL));
     return l;

@@ -147,17 +147,19 @@ static void a_second_thread_in_a_lane_is_told(void **state)
     begin(0);
     assert_int_equal(pthread_create(&thread, NULL, intruder, NULL), 0);
     uint32_t sent = 0;
-    for (int i = 0; i < 200000 && (pawl_load_acq_u32(&misused) < 20 || sent < 200); i++) {
+    /* Either of the two is told, whoever comes second; the watchdog ends it if neither ever is. */
+    while (pawl_load_acq_u32(&misused) < 20 || sent < 200) {
         int rc = pawl_send(lane, "q", "y", 1, NULL, NULL);
-        if (rc == PAWL_OK)
+        if (rc == PAWL_OK) {
             sent++;
-        else
+        } else {
             assert_int_equal(rc, PAWL_E_MISUSE);
+            (void)pawl_add_seq_u32(&misused, 1);
+        }
     }
     pawl_store_rel_u32(&done, 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(pawl_load_acq_u32(&wrong), 0);
-    assert_true(pawl_load_acq_u32(&misused) >= 20);
     stop();
     peer_log_destroy(the_log);
 }
