@@ -267,6 +267,8 @@ static void submit_scan(struct sim *w, struct sim_lane *lane, struct sim_queue *
     if (sim_one_in(w, 2))
         c.state_mask = 1u << PAWL_STATE_SCHEDULED | 1u << PAWL_STATE_READY |
                        1u << PAWL_STATE_LEASED | 1u << PAWL_STATE_DEAD;
+    if (!w->liveness && !inspects && sim_one_in(w, 3))
+        c.state_mask = 1u << (1 + sim_below(w, PAWL_STATE_PURGED));
     op->inspects = inspects;
     if (inspects) {
         c.max = 1024;

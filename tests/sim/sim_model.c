@@ -534,8 +534,10 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
 {
     struct sim_message *m = check_content(w, lane, d);
     w->totals->deliveries++;
-    sim_note(w, "deliver m%u id %" PRIx64 " grant %" PRIx64 " lane %u seq %" PRIu64 " acquired %u",
-             m->number, d->message, d->grant, lane->uid, d->seq, d->acquired);
+    sim_note(w,
+             "deliver m%u id %" PRIx64 " grant %" PRIx64 " lane %u seq %" PRIu64
+             " acquired %u end %" PRIx64,
+             m->number, d->message, d->grant, lane->uid, d->seq, d->acquired, d->deadline);
     SIM_CHECK(w,
               (d->deadline == 0) == (lane->receive != NULL && lane->receive->seq == d->seq &&
                                      lane->receive->amo) ||
@@ -599,6 +601,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             }
             set_deadline(w, m, way, d);
         }
+    derive_again(w, m); /* one that was held up may be over at once */
     m->shown_handle = lane->handle;
     m->shown_end = lane->tail;
     m->shown_seq = d->seq;
@@ -690,8 +693,8 @@ static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uin
                   op->delivered);
         break;
     case PAWL_OK_EMPTY:
-        SIM_CHECK(w, op->delivered == 0, "receive op %u: empty after %u deliveries", op->number,
-                  op->delivered);
+        SIM_CHECK(w, (op->interrupted ? op->delivered_now : op->delivered) == 0,
+                  "receive op %u: empty after %u deliveries", op->number, op->delivered);
         SIM_CHECK(w, timed_out, "G12: receive op %u: empty before its time", op->number);
         break;
     case PAWL_E_PAUSED: {

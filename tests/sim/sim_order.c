@@ -193,10 +193,11 @@ static bool keep_scanned(void *ctx, const struct sim_way *way)
     switch (way->state) {
     case PAWL_STATE_READY:
         if (r->state == PAWL_STATE_SCHEDULED)
-            return r->due_in_ns == 0
-                       ? s->time >= way->from
-                       : s->time + r->due_in_ns >= way->from && s->time + r->due_in_ns <= way->to;
-        return r->state == PAWL_STATE_READY && s->time >= way->from;
+            /* decided at some moment since it was taken */
+            return r->due_in_ns == 0 ? s->w->now.time >= way->from
+                                     : s->w->now.time + r->due_in_ns >= way->from &&
+                                           s->time + r->due_in_ns <= way->to;
+        return r->state == PAWL_STATE_READY && s->w->now.time >= way->from;
     case PAWL_STATE_LEASED:
         return r->state == PAWL_STATE_LEASED && r->holder_pid == way->pid;
     case PAWL_STATE_DEAD:
@@ -261,8 +262,10 @@ static bool scan_found(struct sim *w, struct sim_op *op, const struct pawl_recor
              r->deferred, r->due_in_ns, r->holder_pid);
     sim_model_filter(w, m, keep_scanned, &s, what);
     struct sim_set *set = sim_current(m);
-    if (set->count == 1 && set->ways[0].state == PAWL_STATE_READY && r->due_in_ns != 0)
-        set->ways[0].from = set->ways[0].to = op->time + r->due_in_ns;
+    if (set->count == 1 && set->ways[0].state == PAWL_STATE_READY && r->due_in_ns != 0) {
+        set->ways[0].from = pawl_max_u64(set->ways[0].from, op->time + r->due_in_ns);
+        set->ways[0].to = pawl_min_u64(set->ways[0].to, w->now.time + r->due_in_ns);
+    }
     m->changed = op->index - 1; /* nothing has moved, it is only known better */
     return true;
 }
@@ -292,7 +295,7 @@ static bool keep_absent(void *ctx, const struct sim_way *way)
 static void scan_missing(struct sim *w, struct sim_op *op, const struct pawl_record *rows,
                          uint64_t count, uint64_t last, bool all_known)
 {
-    bool whole = op->after == 0 && last == UINT64_MAX && all_known;
+    bool whole = op->after == 0 && count == 0 && all_known;
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
         if (m->gone || m->queue != op->queue || m->changed >= op->index)
@@ -322,10 +325,8 @@ void sim_order_scan(struct sim *w, struct sim_op *op, const void *data, uint32_t
     SIM_CHECK(w, rows_count * sizeof *rows == bytes, "scan of %u bytes", bytes);
     w->totals->scans++;
     bool all_known = true;
-    uint64_t last =
-        rows_count == op->max || rows_count * sizeof *rows + 2 * sizeof *rows > PAWL_DATA_BYTES_MAX
-            ? rows[rows_count - 1].id
-            : UINT64_MAX;
+    /* A page is complete up to its last row; only an empty one says that there is no more. */
+    uint64_t last = rows_count > 0 ? rows[rows_count - 1].id : UINT64_MAX;
     for (uint64_t i = 0; i < rows_count; i++) {
         SIM_CHECK(w, rows[i].id > (i ? rows[i - 1].id : op->after), "scan of %s is out of order",
                   op->queue->name);
@@ -333,9 +334,6 @@ void sim_order_scan(struct sim *w, struct sim_op *op, const void *data, uint32_t
                   op->queue->name, rows[i].state);
         all_known = scan_found(w, op, &rows[i]) && all_known;
     }
-    /* A page that the broker ended early is true up to its last row only. */
-    if (rows_count > 0 && count > rows_count)
-        last = rows[rows_count - 1].id;
     scan_missing(w, op, rows, rows_count, last, all_known);
     if (op->inspects) {
         op->queue->inspected = last == UINT64_MAX;
