@@ -225,7 +225,9 @@ struct pawl_core_scan {
     uint32_t reserved;
 };
 struct pawl_core_kept {
-    uint64_t queue, after; /* id; 0: nothing is kept */
+    uint64_t queue; /* id; 0: nothing is kept */
+    uint64_t after; /* last id shown of it: only the page behind that may be had from here */
+    uint32_t lane;  /* only to whom it was shown */
     uint32_t mask, count;
 };
 #define PAWL_CORE_SCAN_BYTES 32768u

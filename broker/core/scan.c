@@ -100,11 +100,13 @@ static bool probe(struct pawl_core *core, const struct pawl_core_scan *job)
 
 /* --- kept ids -------------------------------------------------------------------------------- */
 
-/* Answered if what an earlier pass kept goes far enough. */
-static bool from_kept(struct pawl_core *core, struct pawl_core_scan *job)
+/* Answered if this goes on where the last page of a pass ended, with a full page. A new scan must
+ * not see old ids, nor the end of one: what came to its states meanwhile would be missing. */
+static bool from_kept(struct pawl_core *core, struct pawl_core_scan *job, bool fresh)
 {
-    const struct pawl_core_kept *k = &core->kept;
-    if (k->queue != job->queue_id || k->mask != job->mask || job->after < k->after)
+    struct pawl_core_kept *k = &core->kept;
+    if (k->queue != job->queue_id || k->mask != job->mask || k->lane != job->lane ||
+        k->after != job->after)
         return false;
     uint32_t rows[PAGE_ROWS], count = 0, low = 0, high = k->count;
     while (low < high) { /* the first one beyond `after` */
@@ -119,8 +121,13 @@ static bool from_kept(struct pawl_core *core, struct pawl_core_scan *job)
         if (n != 0 && wanted(pawl_core_message_at(core, n), job))
             rows[count++] = n;
     }
-    if (count == 0)
+    bool all = fresh && k->count < ROWS;
+    if (count < job->max && !all)
         return false;
+    if (count < job->max)
+        k->queue = 0;
+    else
+        k->after = pawl_core_message_at(core, rows[count - 1])->id;
     answer(core, job, rows, count);
     return true;
 }
@@ -190,21 +197,18 @@ static void begin_pass(struct pawl_core *core, struct pawl_core_scan *job)
     job->found = 0;
 }
 
-/* What the pass found is kept and shown. True: answered; else all of it has changed meanwhile. */
+/* What the pass found is kept and shown. True: answered; else too much of it has changed. */
 static bool end_pass(struct pawl_core *core, struct pawl_core_scan *job)
 {
     heap_sort(core->scan_ids, job->found);
     core->kept = (struct pawl_core_kept){
-        .queue = job->queue_id, .after = job->after, .mask = job->mask, .count = job->found
+        .queue = job->queue_id,
+        .after = job->after,
+        .lane = job->lane,
+        .mask = job->mask,
+        .count = job->found,
     };
-    if (job->found == 0) {
-        answer(core, job, NULL, 0);
-        return true;
-    }
-    if (from_kept(core, job))
-        return true;
-    job->after = core->scan_ids[job->found - 1];
-    return false;
+    return from_kept(core, job, true);
 }
 
 /* True: the job is over. */
@@ -219,7 +223,7 @@ static bool run(struct pawl_core *core, struct pawl_core_scan *job)
         return true;
     }
     if (job->position == 0) {
-        if (from_kept(core, job))
+        if (from_kept(core, job, false))
             return true;
         begin_pass(core, job);
     }
