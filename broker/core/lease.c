@@ -84,6 +84,10 @@ bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_cor
     if (m->state != PAWL_STATE_LEASED || m->grant >> PAWL_EPOCH_SHIFT < core->void_below)
         return false;
     const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+    /* Over with its session, though the record of that waits for room. */
+    if (l->session && l->kind != PAWL_LEASE_DETACHED &&
+        pawl_core_session_at(core, l->session)->state == PAWL_SESSION_ENDING)
+        return false;
     if (l->position == PAWL_POSITION_PENDING)
         return true; /* its time has not begun */
 #ifdef PAWL_BUG_LEASE_EARLY

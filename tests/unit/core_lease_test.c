@@ -199,9 +199,17 @@ static void releases_of_the_dead_wait_for_room(void **state)
         (void)core_send(&w->b, w->q, "x");
     (void)core_receive_submit(&w->a, PAWL_CMD_RECEIVE, w->q, 50, 0, 0);
     core_turn(&w->s);
+    struct core_delivery d = core_delivered(&w->a);
+    struct core_client other;
+    core_client_open(&w->s, &other, 7);
     w->s.metered = true;
     w->s.room = 1000;
     pawl_core_session_end(w->s.core, w->a.session, PAWL_END_DEAD, w->s.now);
+    /* over at once, whatever the log has room for */
+    struct pawl_cmd_settle ack = { .head.type = PAWL_CMD_ACK, .message = d.d.message };
+    ack.grant = d.d.grant;
+    ack.random = d.d.random;
+    assert_int_equal(core_take(&other, &ack, sizeof ack, NULL, 0), PAWL_OK);
     uint32_t rounds = 0;
     while (pawl_core_pump(w->s.core, w->s.now)) {
         assert_true(++rounds < 100);
@@ -210,6 +218,8 @@ static void releases_of_the_dead_wait_for_room(void **state)
     }
     assert_true(rounds > 3);
     w->s.room = 1u << 30;
+    core_turn(&w->s);
+    assert_int_equal(core_answer(&other, ack.head.seq).result, PAWL_E_LEASE_LOST);
     assert_int_equal(core_stat(&w->b, "orders").ready, 50);
     w->s.metered = false;
     end(w);
