@@ -63,7 +63,7 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
         memset(headers + 7, 'v', value);
         headers_bytes = 7u + value;
     }
-    uint32_t body = 8 + (uint32_t)sim_below(w, sim_one_in(w, 8) ? w->options.body_max : 48);
+    uint32_t body = 8 + (uint32_t)sim_below(w, sim_one_in(w, 8) ? w->options.body_max : 400);
     uint32_t record;
     /* The size tells the mode, so that rooms reserved in one lane can be told apart. */
     do {

@@ -54,7 +54,7 @@ void sim_options_from_seed(struct sim *w)
     o->in_flight = 1 + (uint32_t)sim_below(w, 4);
     o->relaxed_window_ns = PICK(w, 0, 1 * SIM_MS, 10 * SIM_MS, 100 * SIM_MS);
     o->grace_ns = PICK(w, 1 * SIM_S, 60 * SIM_S, 60 * SIM_S);
-    o->body_max = (uint32_t)PICK(w, 64, 300, 2000, 8000);
+    o->body_max = (uint32_t)PICK(w, 500, 500, 2000, 8000);
     if (o->body_max > o->segment_bytes / 16)
         o->body_max = (uint32_t)o->segment_bytes / 16;
     o->load = (uint32_t)PICK(w, 4, 16, 48, 96);

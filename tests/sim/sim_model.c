@@ -530,6 +530,18 @@ static void check_leased(struct sim *w, const struct sim_queue *q, const struct 
               "a receive of %u holds %" PRIu64, r ? r->max : 0, of_receive);
 }
 
+/* Of all ways that are left, the latest moment from which it surely was ready. */
+static void order_grant(struct sim *w, struct sim_message *m, uint64_t index)
+{
+    const struct sim_set *set = sim_current(m);
+    struct sim_way way = set->ways[0];
+    for (uint32_t j = 1; j < set->count; j++)
+        way.ready_index = way.ready_index == 0 || set->ways[j].ready_index == 0
+                              ? 0
+                              : pawl_max_u64(way.ready_index, set->ways[j].ready_index);
+    sim_order_grant(w, m, &way, index);
+}
+
 void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_comp_delivery *d)
 {
     struct sim_message *m = check_content(w, lane, d);
@@ -580,7 +592,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
         learn_grant(w, m, lane, d);
         sim_model_learn(w, m, d->message);
         if (s.reserve != SIM_GRANT_LOST)
-            sim_order_grant(w, m, &sim_current(m)->ways[0], s.reserve);
+            order_grant(w, m, s.reserve);
     }
     for (uint32_t i = 0; i < m->stand_count; i++)
         for (uint32_t j = 0; j < m->stands[i].set.count; j++) {

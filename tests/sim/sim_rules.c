@@ -54,18 +54,27 @@ static uint64_t ladder(const struct sim_queue *q, uint32_t failed)
     return standard[step < 6 ? step : 5] * SIM_S;
 }
 
-/* Two that differ only in when they became ready, which nobody knows of either. */
+/* Two that differ only in when they became ready: one that became it between, and surely was it
+ * since the later moment. */
 static bool merge(struct sim_way *old, const struct sim_way *way)
 {
-    if (old->state != PAWL_STATE_READY || way->state != PAWL_STATE_READY || old->fresh ||
-        way->fresh || old->to != SIM_NEVER || way->to != SIM_NEVER)
+    if (old->state != way->state || old->fresh || way->fresh)
         return false;
+    bool ready = old->state == PAWL_STATE_READY;
     struct sim_way a = *old, b = *way;
-    a.from = b.from = a.ready_index = b.ready_index = a.step_ns = b.step_ns = 0;
+    a.ready_index = b.ready_index = a.step_ns = b.step_ns = 0;
+    if (ready)
+        a.from = b.from = a.to = b.to = 0;
     if (memcmp(&a, &b, sizeof a) != 0)
         return false;
-    old->from = pawl_min_u64(old->from, way->from);
-    old->ready_index = old->step_ns = 0;
+    if (ready) {
+        old->from = pawl_min_u64(old->from, way->from);
+        old->to = pawl_max_u64(old->to, way->to);
+    }
+    old->step_ns = 0;
+    old->ready_index = old->ready_index == 0 || way->ready_index == 0
+                           ? 0
+                           : pawl_max_u64(old->ready_index, way->ready_index);
     return true;
 }
 
@@ -147,8 +156,10 @@ static void make_dead(struct sim *w, struct sim_way *way, uint8_t reason)
 static void make_ready(struct sim *w, struct sim_way *way, uint64_t from, uint64_t to)
 {
     end_lease(way);
-    if (way->reserve != 0)
-        way->grant = way->reserve = way->client = way->lane = 0; /* and nobody was told */
+    if (way->reserve != 0) { /* and nobody was told */
+        way->grant = way->reserve = way->client = way->lane = 0;
+        way->seq = way->grant_epoch = 0;
+    }
     way->state = PAWL_STATE_READY;
     way->from = from;
     way->to = to;
