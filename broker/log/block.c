@@ -73,11 +73,10 @@ void pawl_block_seal(const struct pawl_log_identity *id, struct pawl_block_rec *
 
 bool pawl_page_zero(const void *page)
 {
-    const uint64_t *word = page;
-    uint64_t any = 0;
-    for (unsigned i = 0; i < PAWL_LOG_PAGE / sizeof *word; i++)
-        any |= word[i];
-    return any == 0;
+    /* The first word is zero, and every byte is as the one 8 before it. */
+    uint64_t word;
+    memcpy(&word, page, sizeof word);
+    return word == 0 && memcmp(page, (const uint8_t *)page + 8, PAWL_LOG_PAGE - 8) == 0;
 }
 
 uint64_t pawl_block_claim(const struct pawl_log_identity *id, const void *page, uint64_t left,

@@ -77,7 +77,6 @@ uint64_t pawl_log_room(const struct pawl_log *log)
 
 bool pawl_log_admit(struct pawl_log *log, uint64_t bytes)
 {
-    PAWL_ASSERT_REL(bytes, <=, block_room(log->large_bytes));
     if (pawl_log_room(log) >= bytes)
         return true;
     if (log->count > 0 || log->cap == 0 || log->next == PAWL_NONE32 || log->next_opening)

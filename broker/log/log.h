@@ -85,7 +85,8 @@ void pawl_log_close(struct pawl_log *log);
 uint64_t pawl_log_room(const struct pawl_log *log);
 /* room >= bytes, and where the open block is still empty and its segment too full for that, moves
  * it to the next segment first. Ask this, not room, before records of more than block_bytes. False:
- * seal what is pending and wait for the disk. Requires bytes <= record_bytes_max + one head. */
+ * seal what is pending and wait for the disk; for ever, where bytes > info.record_bytes_max + one
+ * head. */
 bool pawl_log_admit(struct pawl_log *log, uint64_t bytes);
 /* Room for one record in the open block, aligned to 8; write `bytes` of body there before the next
  * call. Requires room >= bytes + PAWL_LOG_RECORD_HEAD. *lsn: its position, never 0. */

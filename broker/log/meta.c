@@ -13,7 +13,13 @@
 void *pawl_pages_map(uint64_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    if (p == MAP_FAILED)
+        return NULL;
+    /* A fork of the embedding program must not race the disk for these pages (U11), and a core dump
+     * must not carry what clients sent (P9). Both are advice. */
+    (void)madvise(p, bytes, MADV_DONTFORK);
+    (void)madvise(p, bytes, MADV_DONTDUMP);
+    return p;
 }
 
 void pawl_pages_unmap(void *pages, uint64_t bytes)

@@ -3,28 +3,21 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/assert.h"
 #include "base/bits.h"
-
-static uint8_t *map(uint64_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
+#include "log/meta.h"
 
 int pawl_reader_init(struct pawl_reader *reader, struct pawl_io *io)
 {
     *reader = (struct pawl_reader){ .io = io, .fd = -1, .capacity = 2 * PAWL_READER_CHUNK };
-    reader->buffer = map(reader->capacity);
+    reader->buffer = pawl_pages_map(reader->capacity);
     return reader->buffer ? 0 : -ENOMEM;
 }
 
 void pawl_reader_fini(struct pawl_reader *reader)
 {
-    if (reader->buffer)
-        munmap(reader->buffer, reader->capacity);
+    pawl_pages_unmap(reader->buffer, reader->capacity);
     reader->buffer = NULL;
 }
 
@@ -54,11 +47,11 @@ static int fill(struct pawl_reader *reader, uint64_t at, uint64_t bytes)
 static int grow(struct pawl_reader *reader, uint64_t bytes)
 {
     uint64_t capacity = pawl_align_up(bytes + PAWL_READER_CHUNK, PAWL_READER_CHUNK);
-    uint8_t *buffer = map(capacity);
+    uint8_t *buffer = pawl_pages_map(capacity);
     if (!buffer)
         return -ENOMEM;
     memcpy(buffer, reader->buffer, reader->have);
-    munmap(reader->buffer, reader->capacity);
+    pawl_pages_unmap(reader->buffer, reader->capacity);
     reader->buffer = buffer;
     reader->capacity = capacity;
     return 0;

@@ -86,9 +86,10 @@ static int missing(struct pawl_recovery *r, uint64_t segment)
     r->damage_file = 0;
     r->damage_offset = 0;
     r->damage_position = segment * r->id.segment_bytes;
-    for (uint64_t s = segment + 1; r->newest != PAWL_LOG_NONE && s <= r->newest; s++) {
-        if (r->next_valid == PAWL_LOG_NONE && pawl_recovery_slot(r, s))
-            r->next_valid = s * r->id.segment_bytes;
+    for (uint32_t i = 0; i < r->slot_count; i++) {
+        const struct pawl_survey_slot *slot = &r->slot[i];
+        if (slot->first == PAWL_VERDICT_VALID && slot->segment > segment)
+            r->next_valid = pawl_min_u64(r->next_valid, slot->segment * r->id.segment_bytes);
     }
     /* It may be there, with a first block that nobody can know it by. */
     char suspect[64] = "";
@@ -219,7 +220,8 @@ int pawl_recovery_survey(struct pawl_recovery *r)
     rc = r->io->ops->dir_list(r->io, r->dir, note_name, r);
     if (rc)
         return cannot(r, "listing the log", rc);
-    qsort(r->slot, r->slot_count, sizeof *r->slot, by_number);
+    if (r->slot_count > 0)
+        qsort(r->slot, r->slot_count, sizeof *r->slot, by_number);
     for (uint32_t i = 0; i < r->slot_count; i++) {
         rc = survey_slot(r, &r->slot[i]);
         if (rc)
