@@ -28,6 +28,7 @@ void rig_init(struct log_rig *rig, struct pawl_io *io, int dir)
                                           .wall_ns = 1700000000000000000ull,
                                           .log_id = { 0x10, 0x32 } },
                              .boot_ns = 5000000000ull };
+    rig->real_time = strcmp(io->ops->name, "uring") == 0 || strcmp(io->ops->name, "posix") == 0;
     rig->lsn = calloc(RIG_RECORDS_MAX, sizeof *rig->lsn);
     rig->size = calloc(RIG_RECORDS_MAX, sizeof *rig->size);
     rig->max = RIG_RECORDS_MAX;
@@ -136,7 +137,7 @@ rig_noter *rig_note;
 
 int rig_turn(struct log_rig *rig)
 {
-    int rc = rig->io->ops->wait(rig->io, 1000000000);
+    int rc = rig->io->ops->wait(rig->io, rig->real_time ? 1000000 : 1000000000);
     rig->boot_ns += 1000000;
     pawl_log_tend(rig->log, rig->boot_ns);
     uint64_t durable = pawl_log_durable(rig->log);

@@ -21,6 +21,7 @@ struct log_rig {
     uint64_t next;  /* number of the next record */
     uint64_t acked; /* numbers below were durable when last looked at */
     uint64_t boot_ns;
+    bool real_time; /* waiting costs */
     /* appended, and where */
     uint64_t *lsn;
     uint32_t *size;
@@ -43,7 +44,8 @@ void rig_seal(struct log_rig *rig);
 /* Called after each turn, so that a recording can note what is acknowledged by then. */
 typedef void rig_noter(struct log_rig *rig);
 extern rig_noter *rig_note;
-/* One turn: wait (up to a second of the io's time), tend, and note what is durable. */
+/* One turn: wait (up to a second of the io's time, or a real millisecond), tend, and note what is
+ * durable. */
 int rig_turn(struct log_rig *rig);
 /* Seals and turns until all that was appended is durable. False: the log failed, or it takes too
  * many turns. */
