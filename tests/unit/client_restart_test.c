@@ -573,6 +573,6 @@ int main(void)
         cmocka_unit_test(an_answer_published_before_the_death_counts),
         cmocka_unit_test(a_lane_closed_for_good_says_why),
     };
-    (void)alarm(200);
+    (void)alarm(100);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
