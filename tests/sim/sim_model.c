@@ -947,6 +947,7 @@ static void derive(struct sim *w, struct sim_message *m)
             way.from = way.to = way.ttl_end;
             way.ready_index = 0;
             way.fresh = false;
+            way.fresh_at = 0;
             sim_set_add(w, set, &way);
         }
     }
@@ -992,8 +993,7 @@ void sim_model_timers(struct sim *w)
         bool moves = false;
         for (uint32_t j = 0; j < set->count; j++)
             moves = moves || !timely(w, &set->ways[j]) ||
-                    (set->ways[j].fresh &&
-                     now >= pawl_add_sat(set->ways[j].from - set->ways[j].step_ns, SIM_TICK)) ||
+                    (set->ways[j].fresh && now >= pawl_add_sat(set->ways[j].fresh_at, SIM_TICK)) ||
                     (set->ways[j].state == PAWL_STATE_READY && set->ways[j].ready_index == 0 &&
                      now >= pawl_add_sat(set->ways[j].to, SIM_TICK));
         if (!moves)
@@ -1005,8 +1005,9 @@ void sim_model_timers(struct sim *w)
             struct sim_way way = set->ways[j];
             if (!timely(w, &way))
                 continue;
-            if (way.fresh && now >= pawl_add_sat(way.from - way.step_ns, SIM_TICK)) {
+            if (way.fresh && now >= pawl_add_sat(way.fresh_at, SIM_TICK)) {
                 way.fresh = false;
+                way.fresh_at = 0;
                 way.to = now + way.step_ns + way.step_ns / 10;
             }
             if (way.state == PAWL_STATE_READY && way.ready_index == 0 &&

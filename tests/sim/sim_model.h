@@ -46,7 +46,8 @@ struct sim_way {
     uint8_t end_why, end_taken; /* enum pawl_core_end + 1; 0: its session lives */
     uint8_t pad[2];
     uint64_t end_at;
-    uint32_t epoch; /* of the send's decision */
+    uint64_t fresh_at; /* fresh: when the lease before it ended at the latest */
+    uint32_t epoch;    /* of the send's decision */
     uint32_t client, lane;
     uint32_t pid; /* holder, or who acknowledged */
     uint32_t pad2;

@@ -144,6 +144,7 @@ static void make_terminal(struct sim *w, struct sim_way *way, uint8_t state)
     way->to = w->now.time;
     way->ready_index = way->step_ns = 0;
     way->fresh = false;
+    way->fresh_at = 0;
 }
 
 static void make_dead(struct sim *w, struct sim_way *way, uint8_t reason)
@@ -165,6 +166,7 @@ static void make_ready(struct sim *w, struct sim_way *way, uint64_t from, uint64
     way->to = to;
     way->step_ns = 0;
     way->fresh = false;
+    way->fresh_at = 0;
     way->ready_index = to <= w->now.time ? w->index : 0;
 }
 
@@ -185,14 +187,16 @@ void sim_rules_expire(struct sim *w, struct sim_message *m, const struct sim_way
         uint64_t step = ladder(m->queue, next.failed);
         make_ready(w, &next, end + step, SIM_NEVER);
         next.step_ns = step;
-        next.fresh = true;
+        next.fresh = way->to != SIM_NEVER;
+        next.fresh_at = next.fresh ? way->to : 0;
     }
     sim_set_add(w, out, &next);
     if (way->kind == PAWL_LEASE_HELD || way->reserve != 0) {
         /* a lease whose holder is gone or never was told goes back uncounted */
         next = *way;
         make_ready(w, &next, end, SIM_NEVER);
-        next.fresh = true;
+        next.fresh = way->to != SIM_NEVER;
+        next.fresh_at = next.fresh ? way->to : 0;
         sim_set_add(w, out, &next);
     }
 }
@@ -236,6 +240,7 @@ bool sim_rules_grant(struct sim *w, struct sim_message *m, const struct sim_way 
     out->pid = receive->lane->client->pid;
     out->lane = receive->lane->uid;
     out->fresh = false;
+    out->fresh_at = 0;
     if (receive->amo) {
         make_terminal(w, out, PAWL_STATE_ACKED);
         out->pid = receive->lane->client->pid;
