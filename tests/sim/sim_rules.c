@@ -267,10 +267,11 @@ static void decide_send(struct sim *w, struct sim_message *m, const struct sim_w
 {
     bool must = false;
     uint32_t payload = m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes;
-    op->limits = sim_limits(w, m->queue, m->body_bytes, payload, &must);
+    uint64_t limits = sim_limits(w, m->queue, m->body_bytes, payload, &must);
     if (op->takes == 1)
-        op->sure = op->limits == 0;
-    if (op->limits != 0)
+        op->sure = limits == 0;
+    op->limits |= limits; /* an earlier refusal may be answered again */
+    if (limits != 0)
         refuse(w, out, way, op, SIM_BIT(PAWL_E_FULL), true, 0);
     if (must)
         return;
@@ -387,7 +388,7 @@ static void decide_settle(struct sim *w, struct sim_message *m, const struct sim
         refuse(w, out, way, op, mask, true, 0);
         return;
     }
-    if (way->id != 0 && way->id != c.message) {
+    if (way->state != PAWL_STATE_NONE && way->id != c.message) {
         struct sim_way none = *way;
         none.state = PAWL_STATE_NONE;
         struct sim_set answers = { 0 };
@@ -439,7 +440,7 @@ static void decide_message(struct sim *w, struct sim_message *m, const struct si
     memcpy(&c, op->command, sizeof c);
     if (op->type == PAWL_CMD_PEEK) {
         uint64_t mask = SIM_BIT(PAWL_E_FORGOTTEN) | SIM_BIT(PAWL_E_NOT_FOUND);
-        if (way->id == 0 || way->id == c.id) {
+        if (way->id == c.id) {
             if (way->state == PAWL_STATE_READY || way->state == PAWL_STATE_LEASED ||
                 way->state == PAWL_STATE_DEAD)
                 mask = SIM_BIT(PAWL_OK);
@@ -452,7 +453,7 @@ static void decide_message(struct sim *w, struct sim_message *m, const struct si
         return;
     }
     struct sim_way none = *way;
-    if (way->id != 0 && way->id != c.id)
+    if (way->id != c.id)
         none.state = PAWL_STATE_NONE;
     if (none.state == PAWL_STATE_NONE) {
         uint64_t mask = SIM_BIT(PAWL_E_FORGOTTEN) | SIM_BIT(PAWL_E_NOT_FOUND);

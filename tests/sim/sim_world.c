@@ -320,7 +320,7 @@ static void check_info(struct sim *w, const struct pawl_log_info *info)
     SIM_CHECK(w, !w->stopped_clean || info->clean, "the mark of the clean stop is gone");
     SIM_CHECK(w, !w->stopped_clean || info->cut_bytes == 0, "a clean log was cut");
     w->shift = shift;
-    w->lead_max = INT64_MIN;
+    w->lead_max = (int64_t)(info->time_ns - sim_wall(w));
 }
 
 struct dead {
