@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The contract of log.h, on the real kinds of io and on the simulated disk. */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
@@ -88,6 +91,25 @@ static void power_cut(struct bench *b, uint64_t seed)
     pawl_io_sim_restart(b->io);
 }
 
+struct megabytes {
+    struct log_rig *rig;
+    unsigned large;
+};
+static int see_megabytes(void *ctx, uint64_t lsn, uint16_t type, const void *body, uint32_t bytes)
+{
+    struct megabytes *m = ctx;
+    if (type != 9)
+        return rig_replay(m->rig, lsn, type, body, bytes);
+    const uint8_t *p = body;
+    m->large++;
+    if (bytes != (9u << 20) - (m->large - 1) * 4097)
+        return 1;
+    for (uint32_t i = 0; i < bytes; i++)
+        if (p[i] != m->large)
+            return 1;
+    return 0;
+}
+
 static void records_of_every_size_come_back(void **state)
 {
     struct bench b = { .io = pawl_io_sim_create(9) };
@@ -102,6 +124,43 @@ static void records_of_every_size_come_back(void **state)
     assert_int_equal(rig_open(&b.rig), PAWL_LOG_OK);
     assert_int_equal(b.rig.replayed_count, count);
     assert_false(b.rig.wrong);
+    end(&b);
+}
+
+/* Larger than the window that recovery reads with. */
+static void records_of_megabytes_come_back(void **state)
+{
+    struct bench b = { .io = pawl_io_sim_create(9) };
+    rig_init(&b.rig, b.io, PAWL_IO_SIM_DIR);
+    b.rig.options.segment_bytes = 16 << 20;
+    b.rig.options.max_bytes = 128 << 20;
+    b.rig.options.record_bytes_max = 9 << 20;
+    assert_int_equal(rig_open(&b.rig), PAWL_LOG_OK);
+    static const uint32_t sizes[] = { 100, 900 << 10, 30, 1 << 20, 5000, 77, 999999 };
+    for (unsigned round = 0; round < 6; round++)
+        for (unsigned i = 0; i < PAWL_COUNT(sizes); i++)
+            assert_true(rig_fill(&b.rig, 1, sizes[i], 1));
+    /* The replay of the rig knows bodies up to 1 MiB: the larger ones are counted by hand. */
+    uint64_t lsn[3], count = b.rig.next;
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t bytes = (9 << 20) - i * 4097;
+        for (unsigned turns = 0; !pawl_log_admit(b.rig.log, bytes + PAWL_LOG_RECORD_HEAD); turns++)
+            assert_true(turns < 1000 && rig_turn(&b.rig) >= 0);
+        memset(pawl_log_append(b.rig.log, 9, bytes, &lsn[i]), (int)i + 1, bytes);
+        rig_seal(&b.rig);
+    }
+    assert_true(rig_flush(&b.rig));
+    rig_close(&b.rig);
+    struct megabytes seen = { .rig = &b.rig };
+    struct pawl_log_info info;
+    char text[PAWL_LOG_TEXT_BYTES];
+    b.rig.replayed_count = b.rig.replayed_first = 0;
+    assert_int_equal(
+        pawl_log_open(b.io, &b.rig.options, see_megabytes, &seen, &b.rig.log, &info, text),
+        PAWL_LOG_OK);
+    assert_int_equal(b.rig.replayed_count, count);
+    assert_false(b.rig.wrong);
+    assert_int_equal(seen.large, 3);
     end(&b);
 }
 
@@ -515,6 +574,62 @@ static void buffers_are_left_alone_in_flight(void **state)
     end(&b);
 }
 
+/* L1: with ever more address space, until it is enough; in children, since a limit stays. */
+static int open_within(int dir, uint64_t more)
+{
+    alarm(20);
+    struct rlimit limit;
+    unsigned long pages = 0;
+    char why[256];
+    struct log_rig rig;
+    struct pawl_io *io = pawl_io_posix_create(why);
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!io || !f || fscanf(f, "%lu", &pages) != 1)
+        return 3;
+    (void)fclose(f);
+    rig_init(&rig, io, dir);
+    limit.rlim_cur = limit.rlim_max = pages * 4096 + more;
+    if (setrlimit(RLIMIT_AS, &limit) != 0)
+        return 3;
+    int rc = rig_open(&rig);
+    if (rc == PAWL_LOG_OK)
+        return rig_missing(&rig, 12) || !rig_fill(&rig, 2, 2000, 1) ? 4 : 0;
+    return rc == PAWL_LOG_CANNOT && rig.text[0] ? 1 : 5;
+}
+
+static void memory_that_runs_out_is_said(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    print_message("skip: a sanitizer needs all of the address space\n");
+    skip();
+#endif
+    char path[64], why[256];
+    int dir = rig_dir_make(path);
+    struct pawl_io *io = pawl_io_posix_create(why);
+    struct log_rig rig;
+    rig_init(&rig, io, dir);
+    assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+    assert_true(rig_fill(&rig, 12, 2000, 3));
+    rig_fini(&rig);
+    io->ops->destroy(io);
+    unsigned refused = 0, opened = 0;
+    for (uint64_t more = 0; more <= 12u << 20; more += 256u << 10) {
+        pid_t pid = fork();
+        if (pid == 0)
+            _exit(open_within(dir, more));
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) > 1)
+            fail_msg("with %" PRIu64 " bytes: exit %d", more, WEXITSTATUS(status));
+        refused += WEXITSTATUS(status) == 1;
+        opened += WEXITSTATUS(status) == 0;
+    }
+    assert_true(refused > 0 && opened > 0);
+    close(dir);
+    rig_dir_remove(path);
+}
+
 int main(void)
 {
     alarm(300);
@@ -522,6 +637,8 @@ int main(void)
         cmocka_unit_test(keeps_what_was_durable_on_uring),
         cmocka_unit_test(keeps_what_was_durable_on_posix),
         cmocka_unit_test(records_of_every_size_come_back),
+        cmocka_unit_test(records_of_megabytes_come_back),
+        cmocka_unit_test(memory_that_runs_out_is_said),
         cmocka_unit_test(empty_records_and_all_types_come_back),
         cmocka_unit_test(rows_within_room_stay_in_one_block),
         cmocka_unit_test(admit_moves_a_large_record_to_the_next_segment),

@@ -560,6 +560,72 @@ static void newer_version_is_refused_by_name(void **state)
     golden_fini(&g);
 }
 
+/* Blocks that no run of ours leaves, written behind the tail by hand. */
+static void blocks_behind_the_tail_are_judged_by_what_they_say(void **state)
+{
+    struct golden g;
+    golden_make(&g, false);
+    struct pawl_log_identity id;
+    pawl_identity_init(&id, g.rig.info.log_id, g.rig.info.segment_bytes);
+    uint64_t offset, bytes, last = position_of_last(&g.rig);
+    const char *name;
+    const uint8_t *p = find_block(g.io, &g.rig, last, &offset, &name);
+    struct pawl_block_rec end;
+    memcpy(&end, p + offset, sizeof end);
+    uint64_t x = last + pawl_block_total(end.used_bytes);
+    struct {
+        uint64_t behind, epoch, durable;
+        bool elsewhere;
+        enum outcome outcome;
+        const char *why;
+    } row[] = {
+        { 4096, 1, x - 4096, false, KEPT, "in flight together" },
+        { 4096, 1, x, false, KEPT, "in flight together" },
+        { 4096, 1, x + 4096, false, REFUSED, "a later block says" },
+        { 8192, 2, x, false, REFUSED, "a later opening" },
+        { 0, 1, x, false, REFUSED, "follows another" }, /* at x, with another predecessor */
+        { 8192, 1, x, true, REFUSED, "stands elsewhere" },
+    };
+    for (unsigned i = 0; i < PAWL_COUNT(row); i++) {
+        struct pawl_io *io = copy_of(&g);
+        uint8_t *q = pawl_io_sim_file(io, name, &bytes) + x % 65536 + row[i].behind;
+        struct pawl_block_rec *b = (void *)q;
+        memset(q, 0, 4096);
+        b->position = x + row[i].behind + (row[i].elsewhere ? 4096 : 0);
+        b->epoch = row[i].epoch;
+        b->durable = row[i].durable;
+        b->oldest = end.oldest;
+        pawl_block_seal(&id, b);
+        struct log_rig rig;
+        rig_copy(&rig, &g.rig, io, PAWL_IO_SIM_DIR);
+        assert_int_equal(rig_open(&rig), row[i].outcome == KEPT ? PAWL_LOG_OK : PAWL_LOG_DAMAGE);
+        if (!strstr(rig.text, row[i].why))
+            fail_msg("row %u: %s", i, rig.text);
+        assert_int_equal(rig.info.cut_bytes > 0, row[i].outcome == KEPT);
+        rig_fini(&rig);
+        io->ops->destroy(io);
+    }
+    golden_fini(&g);
+}
+
+static void the_last_epoch_is_the_last_opening(void **state)
+{
+    struct golden g;
+    golden_make(&g, false);
+    struct pawl_log_identity id;
+    pawl_identity_init(&id, g.rig.info.log_id, g.rig.info.segment_bytes);
+    uint64_t bytes;
+    uint8_t *p = pawl_io_sim_file(g.io, "head", &bytes);
+    for (unsigned i = 0; i < 2; i++) {
+        struct pawl_head_rec values = *(struct pawl_head_rec *)(void *)(p + i * 4096);
+        values.epoch = (1u << 24) - 1;
+        pawl_head_fill(p + i * 4096, &id, &values);
+    }
+    assert_int_equal(rig_open(&g.rig), PAWL_LOG_CANNOT);
+    assert_non_null(strstr(g.rig.text, "16777215 times"));
+    golden_fini(&g);
+}
+
 static int refuse_third(void *ctx, uint64_t lsn, uint16_t type, const void *body, uint32_t bytes)
 {
     return ++*(unsigned *)ctx == 3;
@@ -633,6 +699,8 @@ int main(void)
         cmocka_unit_test(segment_of_another_log_is_not_taken),
         cmocka_unit_test(bytes_behind_a_segment_are_ignored),
         cmocka_unit_test(newer_version_is_refused_by_name),
+        cmocka_unit_test(blocks_behind_the_tail_are_judged_by_what_they_say),
+        cmocka_unit_test(the_last_epoch_is_the_last_opening),
         cmocka_unit_test(record_without_sense_is_damage),
         cmocka_unit_test(damage_names_file_offset_and_cure),
     };
