@@ -161,8 +161,8 @@ static void timers_repeat(struct timers_run *run)
     pawl_histogram_init(&run->late);
     for (uint32_t i = 0; i < LIVE_PHASES; i++)
         pawl_histogram_init(&run->live[i]);
-    /* Away far enough for insertion at 100,000 a second, the quiet phase and some to spare. */
-    uint64_t wait_s = b->small ? 3 : 20 + run->count / 100000;
+    /* Away far enough for insertion at 200,000 a second, the quiet phase and some to spare. */
+    uint64_t wait_s = b->small ? 3 : 20 + run->count / 200000;
     run->due_wall = bench_wall() + wait_s * PAWL_NS_S;
     bench_join(bench_spawn(b->client_core, insert_child, run), "filler");
     pid_t storm = bench_spawn(b->client_core, storm_child, run);
