@@ -61,6 +61,7 @@ int pawl_wait(struct pawl *lane, pawl_ticket ticket, uint64_t timeout_ns, struct
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
+    pawl_lane_publish(lane);
     if (ticket_open(lane, ticket))
         rc = pawl_lane_wait(lane, ticket_left, ticket, pawl_add_sat(pawl_now(lane), timeout_ns));
     struct pawl_answer *a = rc == PAWL_OK ? find_answer(lane, ticket) : NULL;

@@ -175,7 +175,8 @@ struct pawl {
     /* --- waiting --- */
     uint64_t coarse, now; /* a cached clock: submits read it once a tick */
     uint32_t wait_number;
-    bool slow; /* the last wait was long: sleep on the descriptors at once */
+    bool for_delivery; /* the running wait is for one */
+    bool slow;         /* the last wait was long: sleep on the descriptors at once */
     int watch, control;
     int events_fd, timer_fd; /* of pawl_fd(); -1 */
     bool armed;              /* the program waits on events_fd, so far as we know */
@@ -327,6 +328,8 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
 struct pawl_queue_ref *pawl_queue_by_id(struct pawl *lane, uint64_t id);
 /* Numbers may have changed: ask again before the next use. */
 void pawl_queue_doubt(struct pawl *lane);
+/* That of the queue which was found last. */
+void pawl_queue_doubt_last(struct pawl *lane);
 bool pawl_client_name_valid(const char *name);
 void pawl_queues_free(struct pawl *lane);
 

@@ -26,6 +26,12 @@ bool pawl_client_name_valid(const char *name)
 
 void pawl_queue_doubt(struct pawl *lane) { lane->names++; }
 
+void pawl_queue_doubt_last(struct pawl *lane)
+{
+    if (lane->last_ref)
+        lane->last_ref->generation = lane->names - 1;
+}
+
 static struct pawl_queue_ref **id_bucket(struct pawl *lane, uint64_t id)
 {
     return &lane->ids_table[pawl_hash_u64(id) & (PAWL_REF_BUCKETS - 1)];

@@ -36,7 +36,7 @@ static int ask(struct pawl *lane, const char *queue, const struct question *ques
         rc = pawl_op_result(lane, until, queue);
         if (rc != PAWL_E_QUEUE_GONE)
             return rc;
-        pawl_queue_doubt(lane);
+        pawl_queue_doubt_last(lane);
     }
     return rc;
 }

@@ -250,6 +250,15 @@ bool pawl_receive_abandon(struct pawl *lane)
 
 /* --- wait ------------------------------------------------------------------------------------ */
 
+static int wait_for_delivery(struct pawl *lane, pawl_goal missing, const struct request *r,
+                             uint64_t until)
+{
+    lane->for_delivery = true;
+    int rc = pawl_lane_wait(lane, missing, (uint64_t)(uintptr_t)r, until);
+    lane->for_delivery = false;
+    return rc;
+}
+
 static uint32_t delivery_left(struct pawl *lane, uint64_t request)
 {
     (void)lane;
@@ -279,7 +288,7 @@ static int ask(struct pawl *lane, struct request *r, uint64_t wait_ns)
     for (uint32_t i = 0; i < r->queue_count; i++)
         memcpy((uint8_t *)(c + 1) + (size_t)8 * i, &r->queues[i]->id, 8);
     lane->receive_until = pawl_add_sat(pawl_now(lane), wait_ns);
-    rc = pawl_lane_wait(lane, receive_left, (uint64_t)(uintptr_t)r, r->until);
+    rc = wait_for_delivery(lane, receive_left, r, r->until);
     if (lane->plain_open) {
         if (rc != PAWL_OK)
             pawl_call_outcome(lane, PAWL_OUTCOME_UNKNOWN);
@@ -333,8 +342,8 @@ static int receive(struct pawl *lane, struct request *r)
                 continue;
             }
             if (!stood && r->o.wait_ns != 0) {
-                rc = pawl_lane_wait(lane, delivery_left, (uint64_t)(uintptr_t)r,
-                                    pawl_min_u64(wait_end, now + STANDING_NS));
+                rc = wait_for_delivery(lane, delivery_left, r,
+                                       pawl_min_u64(wait_end, now + STANDING_NS));
                 stood = rc != PAWL_OK;
                 looked = true;
                 if (rc != PAWL_OK && rc != PAWL_E_DEADLINE && rc != PAWL_E_BROKER_DOWN)

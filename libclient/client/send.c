@@ -144,7 +144,7 @@ static int send_until(struct pawl *lane, const char *queue, const struct plan *p
         int rc = send_once(lane, queue, p, body);
         if (rc == PAWL_E_QUEUE_GONE && !asked_again) {
             asked_again = true;
-            pawl_queue_doubt(lane);
+            pawl_queue_doubt_last(lane);
         } else if (rc == PAWL_E_FULL && p->o.wait_room_ns) {
             if (!room_until)
                 room_until = pawl_add_sat(pawl_now(lane), p->o.wait_room_ns);
@@ -249,8 +249,9 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
     if (!rows)
         return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory"));
     /* All arguments first: a mistake in one refuses the row before anything is sent. */
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         out[i] = (struct pawl_sent){ .result = PAWL_E_INVALID };
+    for (uint32_t i = 0; i < n; i++) {
         rc = make_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
         if (rc != PAWL_OK)
             return pawl_call_leave(lane, out[i].result = rc);
@@ -281,7 +282,7 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
         if (!again)
             continue;
         if (out[i].result == PAWL_E_QUEUE_GONE)
-            pawl_queue_doubt(lane);
+            pawl_queue_doubt_last(lane);
         (void)make_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
         lane->one = (struct pawl_row){ .result = NO_ANSWER };
         lane->one.result = send_until(lane, queue, &p, items[i].body);

@@ -181,7 +181,7 @@ static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t i
         rc = pawl_op_result(lane, until, NULL);
         if (rc != PAWL_E_QUEUE_GONE)
             break;
-        pawl_queue_doubt(lane);
+        pawl_queue_doubt_last(lane);
     }
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);

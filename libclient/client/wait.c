@@ -35,6 +35,7 @@
 #define SLICE_NS (100 * PAWL_NS_MS)
 #define SLICE_PINNED_NS (10 * PAWL_NS_MS)
 #define LONG_SLEEP_NS (30 * PAWL_NS_S)
+#define WATCH_WORTH_NS PAWL_NS_S /* a shorter rest is slept through in slices */
 #define QUICK_NS (20 * PAWL_NS_MS)
 
 void pawl_lane_publish(struct pawl *lane)
@@ -107,13 +108,15 @@ static int closed(struct pawl *lane)
     return PAWL_OK;
 }
 
-/* Nothing moves, and most of the ring is taken by deliveries that the program still has, or that
- * wait for a receive on another queue: the broker may have no room for our answer. */
+/* Nothing moves, because deliveries that the program still has, or that wait for a receive on
+ * another queue, keep the room that the broker needs? It says so: with the bell on ROOM alone a
+ * command of ours waits for room, with ROOM besides a delivery does. */
 static bool ring_is_pinned(const struct pawl *lane)
 {
-    return lane->mapping->pins != 0 && lane->comp.next - lane->released > lane->comp.size / 2 &&
-           (pawl_load_acq_u32(&lane->comp_shm->bell) & PAWL_BELL_ROOM) != 0 &&
-           lane->retired_count < PAWL_RETIRED_MAX;
+    if (lane->mapping->pins == 0 || lane->retired_count >= PAWL_RETIRED_MAX)
+        return false;
+    uint32_t bell = pawl_load_acq_u32(&lane->comp_shm->bell);
+    return (bell & PAWL_BELL_ROOM) && (lane->for_delivery || !(bell & PAWL_BELL_SUBMIT));
 }
 
 /* One announced sleep. Returns OK (look again) or a fatal code. */
@@ -157,7 +160,8 @@ static int sleep_once(struct pawl *lane, uint32_t want, bool first, uint64_t now
             return PAWL_OK;
         if (pinned)
             (void)pawl_lane_enlarge(lane, 0, lane->comp.size, until);
-        else if (!first && (lane->watch >= 0 || pawl_lane_watch(lane, until) == PAWL_OK))
+        else if (!first && until - now > WATCH_WORTH_NS &&
+                 (lane->watch >= 0 || pawl_lane_watch(lane, until) == PAWL_OK))
             lane->slow = true;
     }
     return PAWL_OK;

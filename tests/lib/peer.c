@@ -717,7 +717,9 @@ static bool announce_sleep(struct peer *p)
         if (!l->open)
             continue;
         l->announcements += PAWL_BELL_STEP;
-        pawl_store_seq_u32(&comp_of(l)->bell, l->announcements | PAWL_BELL_SUBMIT | PAWL_BELL_ROOM);
+        pawl_store_seq_u32(&comp_of(l)->bell,
+                           l->announcements |
+                               (room_for_answer(l) ? PAWL_BELL_SUBMIT : PAWL_BELL_ROOM));
         if (pawl_load_seq_u64(&sub_of(l)->tail) != l->in.next && room_for_answer(l))
             quiet = false;
     }
