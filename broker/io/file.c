@@ -11,13 +11,34 @@
 #include "io/op.h"
 
 #define RETRIES 32
+#define PAGE 4096u
 
-int pawl_file_check(int fd)
+/* What O_DIRECT asks of this file is more than a page, or it cannot be had after all. */
+static bool direct_is_too_strict(int fd)
+{
+#ifdef STATX_DIOALIGN
+    struct statx st;
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) == 0 && (st.stx_mask & STATX_DIOALIGN))
+        return st.stx_dio_offset_align == 0 || st.stx_dio_offset_align > PAGE ||
+               st.stx_dio_mem_align > PAGE;
+#endif
+    return false; /* not told: 4,096 fits all but the oddest */
+}
+
+int pawl_file_check(int fd, bool *is_direct)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
         return -errno;
-    return S_ISREG(st.st_mode) ? 0 : -EINVAL;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    if (!*is_direct || !direct_is_too_strict(fd))
+        return 0;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_DIRECT) < 0)
+        return -errno;
+    *is_direct = false;
+    return 0;
 }
 
 int pawl_file_open(struct pawl_io *io, int dir, const char *name, int flags, unsigned mode,
@@ -40,7 +61,7 @@ int pawl_file_open(struct pawl_io *io, int dir, const char *name, int flags, uns
         fd = openat(dir, name, flags, mode);
     if (fd < 0)
         return -errno;
-    int rc = pawl_file_check(fd);
+    int rc = pawl_file_check(fd, is_direct);
     if (rc) {
         close(fd);
         return rc;

@@ -94,7 +94,7 @@ static bool wrote(struct pawl_io_op *op, int count, int *result)
 
 static bool opened(struct pawl_io_op *op, int fd, int *result)
 {
-    int rc = pawl_file_check(fd);
+    int rc = pawl_file_check(fd, &op->is_direct);
     if (rc) {
         pawl_file_close(NULL, fd);
         *result = rc;

@@ -44,8 +44,9 @@ bool pawl_op_step(struct pawl_io_op *op, int called, int *result, bool *no_dsync
 
 int pawl_file_open(struct pawl_io *io, int dir, const char *name, int flags, unsigned mode,
                    bool direct, bool *is_direct);
-/* 0, or -errno for what is not a regular file. */
-int pawl_file_check(int fd);
+/* 0, or -errno for what is not a regular file. Takes O_DIRECT off again, and says so, where it
+ * would need more than whole aligned pages (U9). */
+int pawl_file_check(int fd, bool *is_direct);
 void pawl_file_close(struct pawl_io *io, int fd);
 int64_t pawl_file_read(struct pawl_io *io, int fd, void *buffer, size_t bytes, uint64_t offset);
 int64_t pawl_file_size(struct pawl_io *io, int fd);

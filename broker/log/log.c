@@ -317,6 +317,9 @@ void pawl_log_mark(struct pawl_log *log, bool clean, uint64_t time_ns, uint64_t 
     if (log->failed || (log->marked && (!clean || log->clean_marked)))
         return;
     PAWL_ASSERT(log->count == 0 && pawl_log_in_flight(log) == 0);
+    /* The last pages are for what must be written: a new epoch, the news that a segment is free. */
+    if (!clean && log->next == PAWL_NONE32 && pawl_log_rest(log) <= 2 * PAWL_LOG_PAGE)
+        return;
     (void)pawl_log_note(log, clean ? PAWL_BLOCK_CLEAN : 0, time_ns, boot_ns, wall_ns);
 }
 

@@ -222,7 +222,8 @@ static void tend_prep(struct pawl_log *log)
     if (log->prep_step != PAWL_PREP_IDLE || log->now < log->prep_retry_at)
         return;
     uint32_t blank = PAWL_NONE32;
-    for (uint32_t i = 0; i < log->slot_count && blank == PAWL_NONE32; i++)
+    bool any = log->existing < log->slot_count; /* else this is a look at every slot each turn */
+    for (uint32_t i = 0; any && i < log->slot_count && blank == PAWL_NONE32; i++)
         if (log->slot[i].state == PAWL_SLOT_BLANK)
             blank = i;
     if (blank == PAWL_NONE32) {
