@@ -241,6 +241,7 @@ struct sim {
     uint32_t boots;
     struct pawl_now now; /* of this turn, from the engine */
     uint64_t now_boot;
+    uint64_t open_wall;
     uint64_t open_boot; /* boot time when it was last opened */
     uint64_t shift;     /* pawl time - boot time of this broker */
     int64_t lead_max;   /* largest pawl - wall of this broker, to bound time over a reboot */

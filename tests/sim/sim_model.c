@@ -1016,6 +1016,7 @@ void sim_model_timers(struct sim *w)
             sim_set_add(w, &kept, &way);
         }
         set_replace(set, &kept);
+        derive_again(w, m);
     }
 }
 

@@ -274,6 +274,7 @@ struct absent {
     struct sim *w;
     struct sim_message *m;
     struct sim_op *op;
+    bool whole; /* there is nothing at all */
 };
 
 /* Would this way be missing from a page that asks for these states? */
@@ -281,7 +282,7 @@ static bool keep_absent(void *ctx, const struct sim_way *way)
 {
     const struct absent *a = ctx;
     uint32_t states = 1u << way->state;
-    if (way->state == PAWL_STATE_NONE || (a->m->id != 0 && way->id != a->m->id))
+    if (way->state == PAWL_STATE_NONE || (!a->whole && way->id != a->m->id))
         return true;
     if (way->state == PAWL_STATE_READY)
         states |= 1u << PAWL_STATE_SCHEDULED;
@@ -300,12 +301,12 @@ static void scan_missing(struct sim *w, struct sim_op *op, const struct pawl_rec
         struct sim_message *m = w->messages[i];
         if (m->gone || m->queue != op->queue || m->changed >= op->index)
             continue;
-        if (m->id == 0 ? !whole : m->id <= op->after || m->id > last)
+        if (!whole && (m->id == 0 || m->id <= op->after || m->id > last))
             continue;
         bool found = false;
         for (uint64_t k = 0; k < count && !found && m->id != 0; k++)
             found = rows[k].id == m->id;
-        struct absent a = { w, m, op };
+        struct absent a = { w, m, op, whole };
         uint64_t changed = m->changed;
         if (!found)
             sim_model_filter(w, m, keep_absent, &a, "G1: it is missing from a scan");

@@ -259,6 +259,7 @@ static int open_once(struct sim *w, struct pawl_log_info *info)
     };
     memset(info, 0, sizeof *info);
     w->open_boot = sim_boot(w);
+    w->open_wall = sim_wall(w);
     int rc = pawl_engine_open(w->io, &options, &lanes, &w->engine, info, text);
     sim_note(w,
              "open: %d epoch %" PRIu64 " records %" PRIu64 " cut %" PRIu64
@@ -312,7 +313,7 @@ static void check_info(struct sim *w, const struct pawl_log_info *info)
     if (!first && w->rebooted && !w->tried) {
         SIM_CHECK(w, info->time_ns >= w->pawl_seen, "pawl time fell from %" PRIu64 " to %" PRIu64,
                   w->pawl_seen, info->time_ns);
-        int64_t most = w->lead_max + (int64_t)sim_wall(w);
+        int64_t most = w->lead_max + (int64_t)w->open_wall;
         SIM_CHECK(w, (int64_t)info->time_ns <= most || info->time_ns <= w->now.time,
                   "C3: pawl time ran ahead over a reboot by %" PRId64,
                   (int64_t)info->time_ns - most);
@@ -320,7 +321,7 @@ static void check_info(struct sim *w, const struct pawl_log_info *info)
     SIM_CHECK(w, !w->stopped_clean || info->clean, "the mark of the clean stop is gone");
     SIM_CHECK(w, !w->stopped_clean || info->cut_bytes == 0, "a clean log was cut");
     w->shift = shift;
-    w->lead_max = (int64_t)(info->time_ns - sim_wall(w));
+    w->lead_max = (int64_t)(info->time_ns - w->open_wall);
 }
 
 struct dead {
