@@ -146,6 +146,7 @@ $(BUILD)/tests/unit/tool_output_test: LIBS_BROKER += -ljansson
 $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | $(PAWLD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
+$(BUILD)/tests/integration/cli_promise_test: | $(BUILD)/pawl
 $(BUILD)/tests/scenarios/%: $(BUILD)/obj/tests/scenarios/%.o $(TEST_LIBS) | $(PAWLD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -o $@

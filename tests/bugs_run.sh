@@ -22,10 +22,9 @@ mkdir -p "$FOLDER"
 touched() {
     local word="PAWL_BUG_$1" file
     grep -rlw --include='*.[ch]' "$word" libclient broker tools bench tests | while read -r file; do
-        case $file in
-        *.c) echo "$BUILD/obj/${file%.c}.o" ;;
-        *.h) grep -rlF --include='*.d' "$file" "$BUILD/obj" | sed 's/\.d$/.o/' ;;
-        esac
+        case $file in *.c) echo "$BUILD/obj/${file%.c}.o" ;; esac
+        # a test may include a source, too
+        grep -rlF --include='*.d' "$file" "$BUILD/obj" | sed 's/\.d$/.o/'
     done | sort -u
 }
 

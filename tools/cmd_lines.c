@@ -54,10 +54,10 @@ struct run {
     bool failed; /* and a complaint is out */
     uint64_t sent, duplicates, bytes, behind, unknown;
     uint64_t started_ns, heard_ns, shown_sent, shown_ns, rate;
-    uint64_t away_ns; /* since when there is no broker; 0: there is one */
-    uint64_t full_ns; /* since when there is no room; 0: there is */
-    bool full_said;
-    char why[WHY_BYTES]; /* of the last refusal */
+    uint64_t away_ns;     /* since when there is no broker; 0: there is one */
+    uint64_t full_ns;     /* since when there is no room; 0: there is */
+    uint64_t say_full_ns; /* not before */
+    char why[WHY_BYTES];  /* of the last refusal */
     uint64_t timeout_ns;
 };
 
@@ -127,23 +127,22 @@ static uint64_t line_of(struct run *r, pawl_ticket ticket)
     return 0;
 }
 
-/* Who waits without a terminal wants to know it, too: one line a wait that is none of a moment. */
+/* Who waits without a terminal wants to know it, too: when nothing has gone in for a second, and
+ * not again within a minute. */
 static void say_full(struct run *r)
 {
-    if (!r->refused || r->flying)
+    uint64_t now = pawl_clock_boot();
+    if (r->full_ns == 0 || now - r->full_ns < PAWL_NS_S || now < r->say_full_ns)
         return;
-    if (!r->full_said && pawl_clock_boot() - r->full_ns > PAWL_NS_S) {
-        cli_progress_end(&r->progress);
-        fprintf(stderr, "pawl: %s: %s; waiting for room\n", pawl_strname(PAWL_E_FULL), r->why);
-        r->full_said = true;
-    }
+    r->say_full_ns = now + 60 * PAWL_NS_S;
+    cli_progress_end(&r->progress);
+    fprintf(stderr, "pawl: %s: %s; waiting for room\n", pawl_strname(PAWL_E_FULL), r->why);
 }
 
 static void taken(struct run *r, struct slot *slot, uint64_t line, int result)
 {
     slot->state = SENT;
     r->full_ns = 0;
-    r->full_said = false;
     r->sent++;
     r->duplicates += result == PAWL_OK_DUPLICATE;
     r->bytes += slot->bytes;
@@ -162,7 +161,11 @@ static void answered(struct run *r, const struct pawl_answer *answer)
         return;
     struct slot *slot = slot_of(r, line);
     r->flying--;
-    if (answer->result >= 0) {
+    bool done = answer->result >= 0;
+#ifdef PAWL_BUG_CLI_REFUSED_IS_SENT
+    done = done || answer->result == PAWL_E_FULL;
+#endif
+    if (done) {
         taken(r, slot, line, answer->result);
         return;
     }

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +200,9 @@ static int write_failed(struct run *r, uint32_t count)
     for (uint32_t i = 0; r->typed->ack && i < count; i++)
         given_back += pawl_release(r->cli->lane, &r->messages[i].token) == PAWL_OK;
     cli_progress_end(&r->progress);
+    /* it is said here, and what could not be written must not be written later */
+    __fpurge(stdout);
+    clearerr(stdout);
     if (r->typed->at_most_once)
         return cli_failed(r->cli,
                           "standard output: %s; up to %u messages are lost, as at-most-once "
@@ -222,6 +226,10 @@ static int handle(struct run *r, uint32_t count)
         if (leased && !r->typed->ack)
             hint(r, &r->messages[i]);
     }
+#ifdef PAWL_BUG_CLI_ACK_BEFORE_WRITE
+    if (r->typed->ack && ack_all(r, count) != CLI_GO)
+        return CLI_REFUSED;
+#endif
     if (!cli_flush())
         return write_failed(r, count);
     r->printed += count;

@@ -73,7 +73,11 @@ enum cli_line cli_reader_next(struct cli_reader *reader, int wait_ms, const char
         size_t length = newline ? (size_t)(newline - from) : have;
         if (length > reader->line_max)
             return CLI_LINE_TOO_LONG;
-        if (newline || (reader->over && have > 0)) {
+        bool last = reader->over && have > 0;
+#ifdef PAWL_BUG_CLI_LAST_LINE_LOST
+        last = false;
+#endif
+        if (newline || last) {
             *line = from;
             *bytes = length;
             reader->at += length + (newline ? 1 : 0);

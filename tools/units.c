@@ -224,6 +224,9 @@ static bool offset(const char **at, int64_t *seconds)
     if (!literal(at, "+-") || !field(at, 2, 23, &hours) || !literal(at, ":") ||
         !field(at, 2, 59, &minutes))
         return false;
+#ifdef PAWL_BUG_CLI_TIME_ZONE
+    sign = -sign;
+#endif
     *seconds = sign * (int64_t)(hours * 3600 + minutes * 60);
     return true;
 }
