@@ -211,6 +211,7 @@ int pawl_engine_open(struct pawl_io *io, const struct pawl_engine_options *optio
         rc = PAWL_LOG_DAMAGE;
     }
     e->info = NULL;
+    e->room_was = pawl_engine_room(e);
     if (rc != PAWL_LOG_OK) {
         pawl_log_close(e->log);
         engine_free(e);
@@ -308,6 +309,8 @@ struct pawl_now pawl_engine_now(struct pawl_engine *engine, uint64_t boot_ns, ui
 
 uint64_t pawl_engine_room(const struct pawl_engine *engine)
 {
+    if (engine->squeezed && !engine->copying)
+        return 0;
     uint64_t room = pawl_log_room(engine->log);
     /* An empty block is nobody's: a record that needs all of one must find it some time. */
     if (engine->copying || engine->reserve == 0 || !pawl_log_pending(engine->log))

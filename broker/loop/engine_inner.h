@@ -35,6 +35,7 @@ struct pawl_engine {
     uint64_t active_at;   /* boot time when the log was last seen at work */
     uint64_t progress;    /* see pawl_engine_progress() */
     uint64_t durable_was; /* at the last publish */
+    uint64_t room_was;    /* at the end of the last settle */
     bool starved;         /* something found no room since the last seal */
     bool seal_blocked;    /* the log would not take the last one */
 
@@ -43,6 +44,7 @@ struct pawl_engine {
     uint64_t release_at; /* release the oldest segment when the log is durable up to here; 0: not */
     uint64_t reserve;    /* bytes of the open block that only copy-forward may take */
     bool copying;        /* inside pawl_core_copy() */
+    bool squeezed;       /* what is free is for copies alone */
 
     uint32_t refusing; /* enum pawl_limit that the core was told */
     bool hold_sends;   /* growing, and not yet far enough for more sends */

@@ -12,11 +12,12 @@
  *   no (relaxed)            any         less           relaxed_window after its first record
  *   something found no room any         any            at once, if a slot is free
  *
- * Copy-forward. Begins when the log is longer than twice its live bytes plus a segment, takes the
- * oldest segment, and releases it when all copies are durable. Each turn it may append as much as
- * twice what the turn itself appended, at least COPY_BYTES_MIN: the released segment then always
- * comes before the log has grown by another one. While it is at it, a quarter of the open block is
- * out of reach for commands, else a full load would leave it nothing.
+ * Copy-forward. Begins when the log is longer than twice its live bytes plus a segment (earlier
+ * where it cannot grow), takes the oldest segment, and releases it when all copies are durable. The
+ * last two segments that are free are for copies alone: commands and timers wait that moment. Each
+ * turn it may append as much as twice what the turn itself appended, at least COPY_BYTES_MIN: the
+ * released segment then always comes before the log has grown by another one. While it is at it, a
+ * quarter of the open block is out of reach for commands, else a full load would leave it nothing.
  *
  * Room. `live` is what all facts would take. Sends are taken while the segments on disk hold twice
  * that and two segments: one for acks and decisions, one for copies (G10, L3). Growth is asked for
@@ -30,6 +31,8 @@
 
 #define SECOND_BLOCK_BYTES 65536u
 #define COPY_BYTES_MIN 65536u
+#define COPY_PACE 2u       /* bytes copied for one appended */
+#define COPY_PACE_EARLY 8u /* where the log cannot grow */
 #define MARK_AFTER_NS 100000000ull
 #define RETRY_DISK_NS 1000000000ull
 
@@ -68,13 +71,35 @@ void pawl_engine_seal(struct pawl_engine *engine, bool at_once)
 
 /* --- copy-forward ---------------------------------------------------------------------------- */
 
+static uint64_t used_bytes(const struct pawl_engine *e)
+{
+    return pawl_log_appended(e->log) - pawl_log_oldest_segment(e->log) * e->segment_bytes;
+}
+
+/* The log cannot grow, and there is little left beside what a whole round of copies may take: a
+ * fact of a message takes up to twice what its send took, so copying a stretch of sends that are
+ * all alive needs more room than it frees. Then it must begin before twice the live bytes are
+ * there, and the garbage that a round frees must be worth it. */
+static bool copy_early(const struct pawl_engine *e)
+{
+    uint64_t used = used_bytes(e), live = pawl_core_live(e->core), segment = e->segment_bytes;
+    return !pawl_log_may_grow(e->log) && used > live + segment + segment / 2 &&
+           used + live / 4 * 3 + 3 * segment > pawl_log_existing(e->log);
+}
+
 static bool copy_needed(const struct pawl_engine *e)
 {
-    uint64_t oldest = pawl_log_oldest_segment(e->log);
-    if (oldest == pawl_log_newest_segment(e->log))
+    if (pawl_log_oldest_segment(e->log) == pawl_log_newest_segment(e->log))
         return false;
-    uint64_t used = pawl_log_appended(e->log) - oldest * e->segment_bytes;
-    return used > 2 * pawl_core_live(e->core) + e->segment_bytes;
+    return used_bytes(e) > 2 * pawl_core_live(e->core) + e->segment_bytes || copy_early(e);
+}
+
+/* Copy-forward must go on before anything else may take of the last free segments: else a log that
+ * cannot grow comes to a stand with nothing left to copy into. */
+static bool squeezed(const struct pawl_engine *e)
+{
+    uint64_t in_use = pawl_log_newest_segment(e->log) - pawl_log_oldest_segment(e->log) + 1;
+    return pawl_log_existing(e->log) < (in_use + 2) * e->segment_bytes && copy_needed(e);
 }
 
 /* True: there is more to copy and room for it now. */
@@ -93,7 +118,8 @@ static bool copy_forward(struct pawl_engine *e)
     }
     e->reserve = e->block_bytes / 4;
     uint64_t before = pawl_log_appended(e->log);
-    uint64_t budget = pawl_max_u64(COPY_BYTES_MIN, 2 * (before - e->settled));
+    uint64_t pace = copy_early(e) ? COPY_PACE_EARLY : COPY_PACE;
+    uint64_t budget = pawl_max_u64(COPY_BYTES_MIN, pace * (before - e->settled));
     e->copying = true;
     bool done = pawl_core_copy(e->core, pawl_log_oldest_segment(e->log), budget, e->now);
     e->copying = false;
@@ -120,8 +146,11 @@ static void space(struct pawl_engine *e)
 {
     uint64_t existing = pawl_log_existing(e->log);
     uint64_t promised = 2 * pawl_core_live(e->core) + 2 * e->segment_bytes;
-    if (existing < promised + 2 * e->segment_bytes)
-        pawl_log_want(e->log, promised + 2 * e->segment_bytes);
+    uint64_t want = promised + 2 * e->segment_bytes;
+    if (e->reserve != 0) /* copies of sends may take more than they free: see copy_early() */
+        want = pawl_max_u64(want, used_bytes(e) + 4 * e->segment_bytes);
+    if (existing < want)
+        pawl_log_want(e->log, want);
 
     bool grows = pawl_log_may_grow(e->log);
     /* Once refusing, an eighth of a segment must be won back: no flutter at the edge. */
@@ -132,6 +161,11 @@ static void space(struct pawl_engine *e)
     if (refuse != e->refusing) {
         e->refusing = refuse;
         pawl_core_refuse_sends(e->core, refuse);
+        e->progress++;
+    }
+    bool squeeze = squeezed(e);
+    if (squeeze != e->squeezed) {
+        e->squeezed = squeeze;
         e->progress++;
     }
     bool hold = grows && existing < promised - e->segment_bytes;
@@ -174,6 +208,14 @@ bool pawl_engine_settle(struct pawl_engine *engine)
     if (pawl_log_failed(e->log))
         return false; /* the io may answer at once */
     (void)pawl_engine_flush(e);
+    /* The log has room again without a block or a seal: the next segment has come. */
+    uint64_t room = pawl_engine_room(e);
+    if (room > e->room_was) {
+        e->progress++;
+        if (!pawl_log_pending(e->log))
+            e->starved = false; /* else the open block is still to be sealed for it */
+    }
+    e->room_was = room;
     /* What waits for room has it only if something moved; else the disk will wake us. */
     return copy_more || (more && e->progress != progress);
 }

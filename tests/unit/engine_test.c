@@ -660,6 +660,38 @@ static void a_quarter_of_the_block_is_kept_for_copies(void **state)
     assert_true(pawl_engine_admits(engine, &head));
 }
 
+static void a_log_that_cannot_grow_keeps_its_last_segments_for_copies(void **state)
+{
+    (void)state;
+    struct pawl_cmd head = { .type = PAWL_CMD_ACK };
+    wal.grows = false;
+    heart.live = 4 * SEGMENT;
+    wal.existing = 10 * SEGMENT; /* twice the live bytes and two */
+    heart.need = 100;
+    fill_segments(5);
+    heart.copy_left = 0;
+    heart.copy_budget = 0;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(heart.copy_budget, 0); /* live and half a segment: nothing to win yet */
+    assert_true(pawl_engine_admits(engine, &head));
+    fill_segments(6);
+    heart.copy_left = SEGMENT;
+    (void)pawl_engine_settle(engine);
+    assert_true(heart.copy_budget > 0); /* before twice the live bytes */
+    assert_true(pawl_engine_admits(engine, &head));
+    fill_segments(8); /* one is left */
+    heart.copy_left = SEGMENT;
+    uint64_t progress = pawl_engine_progress(engine);
+    (void)pawl_engine_settle(engine);
+    assert_false(pawl_engine_admits(engine, &head));
+    assert_true(pawl_engine_progress(engine) != progress);
+    wal.oldest = 3; /* copied and released */
+    progress = pawl_engine_progress(engine);
+    (void)pawl_engine_settle(engine);
+    assert_true(pawl_engine_admits(engine, &head));
+    assert_true(pawl_engine_progress(engine) != progress);
+}
+
 /* --- room ------------------------------------------------------------------------------------ */
 
 static void sends_are_refused_by_the_rule_of_room(void **state)
@@ -799,6 +831,7 @@ int main(void)
         TEST(a_segment_is_released_when_its_copies_are_durable),
         TEST(copies_keep_pace_with_what_is_appended),
         TEST(a_quarter_of_the_block_is_kept_for_copies),
+        TEST(a_log_that_cannot_grow_keeps_its_last_segments_for_copies),
         TEST(sends_are_refused_by_the_rule_of_room),
         TEST(growth_is_asked_for_two_segments_ahead),
         TEST(while_growth_is_late_sends_are_held_and_acks_are_not),
