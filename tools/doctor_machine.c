@@ -61,8 +61,7 @@ static void check_io(struct doctor *d)
         snprintf(
             cure, sizeof cure,
             "in a container: a seccomp profile that allows io_uring; else a kernel from 5.6 on");
-    doctor_say(d, DOCTOR_WARN, "io", cure, "no io_uring (%s): the posix kind is used instead",
-               text);
+    doctor_say(d, DOCTOR_WARN, "io", cure, "%s: the posix kind is used instead", text);
     io = pawl_io_posix_create(text);
     if (!io) {
         doctor_say(d, DOCTOR_BAD, "io", "raise the limits of descriptors and threads", "%s", text);
