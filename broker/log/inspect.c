@@ -223,13 +223,21 @@ static int count_block(void *ctx, uint32_t number, uint64_t offset,
     return 0;
 }
 
+#define TRIES_MAX 10
+
 int pawl_inspect_verify(struct pawl_inspect *in, char text[PAWL_LOG_TEXT_BYTES])
 {
     struct counts counts = { 0 };
-    struct pawl_recovery r = new_recovery(in);
-    r.block = count_block;
-    r.ctx = &counts;
-    int rc = pawl_recovery_run(&r);
+    struct pawl_recovery r = { .moved = true };
+    int rc = PAWL_LOG_CANNOT;
+    for (unsigned i = 0; i < TRIES_MAX && r.moved; i++) {
+        pawl_recovery_fini(&r);
+        counts.used = 0;
+        r = new_recovery(in);
+        r.block = count_block;
+        r.ctx = &counts;
+        rc = pawl_recovery_run(&r);
+    }
     snprintf(text, PAWL_LOG_TEXT_BYTES, "%s", r.text);
     take_state(in, &r);
     if (take_files(in, &r) != 0 || counts.no_memory) {

@@ -645,6 +645,7 @@ int pawl_recovery_run(struct pawl_recovery *r)
         if (rc == PAWL_LOG_OK) {
             snprintf(r->text, sizeof r->text,
                      "the broker reused a segment while it was being read: try again");
+            r->moved = true;
             rc = PAWL_LOG_CANNOT;
         }
         return rc;

@@ -101,6 +101,7 @@ struct pawl_recovery {
     /* DAMAGE: */
     uint32_t damage_file; /* slot number; 0: a whole segment is missing */
     uint64_t damage_offset, damage_position;
+    bool moved;          /* CANNOT: the log was overtaken while it was being read */
     bool senseless;      /* whole, but its reader refused a record of it */
     uint64_t next_valid; /* position of a valid block behind it; NONE */
     char text[PAWL_LOG_TEXT_BYTES];
