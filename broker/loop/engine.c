@@ -240,10 +240,12 @@ bool pawl_engine_quiesce(struct pawl_engine *engine)
             idle = 0;
         } else {
             idle++;
-            /* Nothing happened for as long; there is no clock here. Both clocks, or the next start
-             * would find pawl time behind (C3). */
-            e->boot += n == 0 ? DRAIN_STEP_NS : 0;
-            e->now.time = e->boot + e->shift;
+            /* Nothing happened for as long; there is no clock here. All clocks, or the next start
+             * would find pawl time behind, or count these steps twice after a reboot (C3). */
+            uint64_t step = n == 0 ? DRAIN_STEP_NS : 0;
+            e->boot += step;
+            e->now.time += step;
+            e->now.wall += step;
         }
     }
     return false;
