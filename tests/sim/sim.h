@@ -253,6 +253,7 @@ struct sim {
     uint64_t unsealed_since;
     bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried,
         ends_pending;
+    bool look;       /* the model has many possibilities: the operator should look soon */
     bool inspecting; /* after a start: the operator looks at everything before others come back */
     uint32_t full_clear, safety_ops;
     uint64_t crash_in; /* engine calls until the next crash */

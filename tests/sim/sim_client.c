@@ -436,17 +436,24 @@ static void admin_drain(struct sim *w, struct sim_lane *lane)
         submit_scan(w, lane, q, false);
 }
 
-/* Everything that a start has recovered is compared with what it may be. */
+/* Everything that a start has recovered, or that has become too uncertain, is compared with what it
+ * may be. */
 static void inspect(struct sim *w, struct sim_lane *lane)
 {
-    if (lane->open_count > 0)
-        return;
+    for (uint32_t i = 0; i < lane->open_count; i++)
+        if (lane->open[i]->inspects)
+            return;
     for (uint32_t i = 0; i < w->options.queues; i++)
         if (w->queues[i].id != 0 && !w->queues[i].inspected) {
             submit_scan(w, lane, &w->queues[i], true);
             return;
         }
     w->inspecting = false;
+    for (uint32_t i = 0; i < w->options.queues && w->look; i++) {
+        w->queues[i].inspected = false;
+        w->queues[i].inspect_after = 0;
+    }
+    w->look = false;
 }
 
 void sim_admin_act(struct sim *w, struct sim_client *client)
@@ -454,10 +461,9 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
     struct sim_lane *lane = client->lanes[0];
     if (lane->core == NULL || !has_window(lane))
         return;
-    if (w->inspecting) {
-        inspect(w, lane);
+    inspect(w, lane);
+    if (w->inspecting)
         return;
-    }
     for (uint32_t i = 0; i < w->options.queues; i++) {
         struct sim_queue *q = &w->queues[i];
         if (q->id == 0 && q->creating == NULL)

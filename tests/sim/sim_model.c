@@ -352,7 +352,8 @@ static bool keep_shown(void *ctx, const struct sim_way *way)
 static bool keep_again(void *ctx, const struct sim_way *way)
 {
     const struct shown *s = ctx;
-    return way->grant == s->d->grant && way->reserve == 0;
+    return way->grant == s->d->grant && way->reserve == 0 &&
+           (s->d->deadline > 1 || way->state != PAWL_STATE_LEASED || way->over);
 }
 
 /* The room `index` went to `m`: nobody else got it. */
@@ -487,9 +488,8 @@ static void learn_grant(struct sim *w, struct sim_message *m, const struct sim_l
 static void set_deadline(struct sim *w, struct sim_message *m, struct sim_way *way,
                          const struct pawl_comp_delivery *d)
 {
-    if (way->state != PAWL_STATE_LEASED) {
+    if (way->state != PAWL_STATE_LEASED || d->deadline == 1)
         return;
-    }
     SIM_CHECK(w, d->lease_kind == way->kind, "m%u: lease of kind %u, wanted %u", m->number,
               d->lease_kind, way->kind);
     SIM_CHECK(w, d->deadline != 0, "m%u: taken at most once without asking", m->number);
@@ -530,16 +530,36 @@ static void check_leased(struct sim *w, const struct sim_queue *q, const struct 
               "a receive of %u holds %" PRIu64, r ? r->max : 0, of_receive);
 }
 
-/* Of all ways that are left, the latest moment from which it surely was ready. */
+/* Takes a room of that size back. */
+static bool room_of(struct sim_lane *lane, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < lane->reserve_count; i++)
+        if (lane->reserves[i].bytes == bytes) {
+            memmove(&lane->reserves[i], &lane->reserves[i + 1],
+                    (lane->reserve_count - i - 1) * sizeof *lane->reserves);
+            lane->reserve_count--;
+            return true;
+        }
+    return false;
+}
+
+/* Of all ways that are left: the latest moment from which it surely was ready, and the earliest and
+ * the latest place. */
 static void order_grant(struct sim *w, struct sim_message *m, uint64_t index)
 {
     const struct sim_set *set = sim_current(m);
-    struct sim_way way = set->ways[0];
-    for (uint32_t j = 1; j < set->count; j++)
-        way.ready_index = way.ready_index == 0 || set->ways[j].ready_index == 0
-                              ? 0
-                              : pawl_max_u64(way.ready_index, set->ways[j].ready_index);
-    sim_order_grant(w, m, &way, index);
+    struct sim_way early = set->ways[0], late = set->ways[0];
+    for (uint32_t j = 1; j < set->count; j++) {
+        const struct sim_way *way = &set->ways[j];
+        late.ready_index = late.ready_index == 0 || way->ready_index == 0
+                               ? 0
+                               : pawl_max_u64(late.ready_index, way->ready_index);
+        if (way->place_index != late.place_index)
+            early.place_index = late.place_index = 0;
+        early.place_time = pawl_min_u64(early.place_time, way->place_time);
+        late.place_time = pawl_max_u64(late.place_time, way->place_time);
+    }
+    sim_order_grant(w, m, &early, &late, index);
 }
 
 void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_comp_delivery *d)
@@ -576,6 +596,10 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             lane->reserve_count--;
             break;
         }
+    if (!again && s.reserve == 0 && d->deadline == 1 && room_of(lane, d->bytes)) {
+        sim_note(w, "over before it was shown");
+        return;
+    }
     if (!again && s.reserve == 0) {
         sim_model_dump(w, m);
         sim_fail(w,

@@ -127,8 +127,8 @@ struct sim_pred *sim_pred_find(struct sim_way *way, uint32_t op);
 
 /* --- sim_order.c: many messages -------------------------------------------------------------- */
 
-void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *way,
-                     uint64_t index);
+void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *early,
+                     const struct sim_way *late, uint64_t index);
 void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts *out);
 /* Bits of the limits that a send of this size may meet now; *must: it certainly meets one. */
 uint64_t sim_limits(struct sim *w, const struct sim_queue *q, uint32_t body, uint32_t payload,

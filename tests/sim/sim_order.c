@@ -19,28 +19,28 @@ static bool before(const struct sim_way *a, uint64_t b_time, uint64_t b_index)
     return a->place_time + SIM_MS < b_time;
 }
 
-/* m was granted by the reservation `index`; it has been ready since way->ready_index. Nothing that
+/* m was granted by the reservation `index`; it has been ready since late->ready_index. Nothing that
  * stands behind it may have been granted between. */
-void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *way,
-                     uint64_t index)
+void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *early,
+                     const struct sim_way *late, uint64_t index)
 {
     struct sim_queue *q = m->queue;
     SIM_CHECK(w, q->paused_index == 0 || index < q->paused_index,
               "m%u: granted at %" PRIu64 " while queue %s was paused", m->number, index, q->name);
-    for (uint32_t i = q->grant_count; i-- > 0 && way->ready_index != 0;) {
+    for (uint32_t i = q->grant_count; i-- > 0 && late->ready_index != 0;) {
         struct sim_grant *g = &q->grants[i];
-        if (g->index >= index || g->index <= way->ready_index)
+        if (g->index >= index || g->index <= late->ready_index)
             continue;
         if (g->priority == m->priority)
-            SIM_CHECK(w, !before(way, g->place_time, g->place_index),
+            SIM_CHECK(w, !before(late, g->place_time, g->place_index),
                       "G9: m%u was ready since %" PRIu64
                       ", yet m%u behind it went first at %" PRIu64,
-                      m->number, way->ready_index, g->message->number, g->index);
+                      m->number, late->ready_index, g->message->number, g->index);
         if (g->priority < m->priority && !g->counted) {
             sim_note(w,
                      "m%u of priority %u, ready since %" PRIu64 ", was behind m%u of priority "
                      "%u granted at %" PRIu64,
-                     m->number, m->priority, way->ready_index, g->message->number, g->priority,
+                     m->number, m->priority, late->ready_index, g->message->number, g->priority,
                      g->index);
             g->counted = true;
             q->exceptions++;
@@ -52,8 +52,8 @@ void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way 
               q->name, q->exceptions, q->deliveries);
     q->grants = sim_grow(q->grants, &q->grant_capacity, q->grant_count, sizeof *q->grants);
     q->grants[q->grant_count++] = (struct sim_grant){ .index = index,
-                                                      .place_time = way->place_time,
-                                                      .place_index = way->place_index,
+                                                      .place_time = early->place_time,
+                                                      .place_index = early->place_index,
                                                       .message = m,
                                                       .priority = m->priority };
     if (q->grant_count > 4096) {

@@ -9,7 +9,8 @@
  * ladder, death), 3 (the table of acknowledgements), design G10 and G12. Nothing here was taken
  * from the broker's code. Where the contract leaves a choice, each choice is a way. */
 
-#define WAYS_MAX 400u
+#define WAYS_MANY 60u /* time to look */
+#define WAYS_MAX 4000u
 
 bool sim_rules_terminal(uint8_t state)
 {
@@ -85,6 +86,8 @@ void sim_set_add(struct sim *w, struct sim_set *set, const struct sim_way *way)
             return;
     set->ways = sim_grow(set->ways, &set->capacity, set->count, sizeof *set->ways);
     set->ways[set->count++] = *way;
+    if (set->count > WAYS_MANY)
+        w->look = true;
     if (set->count > WAYS_MAX) {
         sim_way_print(set->ways, set->count);
         sim_fail(w, "the model lost track: too many ways");
