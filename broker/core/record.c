@@ -5,6 +5,8 @@
 
 #include "abi/layout.h"
 
+#define SEQ_LIMIT (1ull << 62) /* so that counting on never wraps */
+
 static const uint16_t fixed_bytes[] = {
     [PAWL_RECORD_SESSION] = sizeof(struct pawl_session_rec),
     [PAWL_RECORD_SESSION_END] = sizeof(struct pawl_session_end_rec),
@@ -46,7 +48,8 @@ static bool live(uint8_t state)
 
 static bool op_fits(const struct pawl_op_rec *op)
 {
-    return op->lane < PAWL_LANES_MAX && (op->session == 0 || op->seq > op->open);
+    return op->lane < PAWL_LANES_MAX &&
+           (op->session == 0 || (op->seq > op->open && op->seq < SEQ_LIMIT));
 }
 
 static bool payload_fits(uint32_t body, uint16_t headers, uint8_t priority)
@@ -59,7 +62,8 @@ static bool lane_fits(const struct pawl_record_view *v)
 {
     const struct pawl_lane_rec *r = &v->lane;
     return r->lane < PAWL_LANES_MAX && r->window >= 1 && r->window <= PAWL_WINDOW_MAX &&
-           r->count <= PAWL_WINDOW_PIECE && r->oldest >= 1 && r->session != 0 &&
+           r->count <= PAWL_WINDOW_PIECE && r->oldest >= 1 && r->seq_max < SEQ_LIMIT &&
+           r->oldest < SEQ_LIMIT && r->session != 0 &&
            v->rest_bytes == r->count * sizeof(struct pawl_window_rec);
 }
 

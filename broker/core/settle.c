@@ -41,14 +41,6 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r,
             q->counters.delivered++;
     }
     struct pawl_core_message *m = pawl_core_message_at(core, n);
-    m->grant = r->grant;
-    m->acquired = r->acquired;
-    m->expired = r->expired;
-    m->nacked = r->nacked;
-    m->crashed = r->crashed;
-    m->deferred = r->deferred;
-    m->priority = r->priority;
-    m->dead_reason = r->dead_reason;
     if (pawl_core_terminal(m->state)) {
         /* The same fact again, from copy-forward. */
         m->state = r->state;
@@ -58,6 +50,14 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r,
     } else {
         pawl_core_message_end(core, n, r->state, r->forget, r->op.extra, r->uid);
     }
+    m->grant = r->grant;
+    m->acquired = r->acquired;
+    m->expired = r->expired;
+    m->nacked = r->nacked;
+    m->crashed = r->crashed;
+    m->deferred = r->deferred;
+    m->priority = r->priority;
+    m->dead_reason = r->dead_reason;
     /* The END says all that a tombstone needs; above a million the oldest goes at once. */
     if (m->state == r->state)
         pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
