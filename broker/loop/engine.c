@@ -251,6 +251,22 @@ bool pawl_engine_quiesce(struct pawl_engine *engine)
     return false;
 }
 
+/* The marker waits for the head of a segment that was just begun, or for the next segment. */
+static bool mark_clean(struct pawl_engine *e)
+{
+    for (int idle = 0; idle < DRAIN_STEPS && pawl_engine_quiesce(e);) {
+        pawl_log_mark(e->log, true, e->now.time, e->boot, e->now.wall);
+        if (pawl_log_in_flight(e->log) > 0)
+            return true;
+        pawl_log_tend(e->log, e->boot);
+        int n = e->io->ops->wait(e->io, DRAIN_STEP_NS);
+        if (n < 0 && n != -EINTR)
+            return false;
+        idle = n > 0 ? 0 : idle + 1;
+    }
+    return false;
+}
+
 static void drop_all(struct pawl_engine *e, struct pawl_effects *row)
 {
     for (; row->count > 0; pawl_effects_pop(row)) {
@@ -265,9 +281,7 @@ int pawl_engine_close(struct pawl_engine *engine, bool clean)
     struct pawl_engine *e = engine;
     int rc = PAWL_LOG_OK;
     if (clean) {
-        if (pawl_engine_quiesce(e))
-            pawl_log_mark(e->log, true, e->now.time, e->boot, e->now.wall);
-        if (!pawl_engine_quiesce(e))
+        if (!mark_clean(e) || !pawl_engine_quiesce(e))
             rc = PAWL_LOG_FAILED;
     }
     drop_all(e, &e->ready);
