@@ -202,7 +202,8 @@ static void clean_stop(struct sim *w)
     sim_fault_happened(w, SIM_STOP);
     bool faulty = w->disk_faulty;
     int rc = pawl_engine_close(w->engine, true);
-    SIM_CHECK(w, rc == PAWL_LOG_OK || faulty || w->disk_was_full, "clean stop: %d", rc);
+    SIM_CHECK(w, rc == PAWL_LOG_OK || faulty || w->disk_was_full || w->slow_until != 0,
+              "clean stop: %d", rc);
     w->stopped_clean = rc == PAWL_LOG_OK;
     w->engine = NULL;
     w->crashes++;
