@@ -47,7 +47,7 @@ void sim_options_from_seed(struct sim *w)
     o->queues = 1 + (uint32_t)sim_below(w, 4);
     o->lanes = 1 + (uint32_t)sim_below(w, SIM_LANES_MAX);
     o->turns = (uint32_t)PICK(w, 100, 200, 300, 500);
-    o->segment_bytes = PICK(w, 262144, 262144, 524288, 1048576);
+    o->segment_bytes = PICK(w, 65536, 131072, 262144, 1048576);
     o->max_log_bytes = o->segment_bytes * PICK(w, 6, 8, 16, 64);
     o->memory_bytes = PICK(w, 64, 64, 96) << 20;
     o->block_bytes = (uint32_t)PICK(w, 16384, 65536, 262144);
