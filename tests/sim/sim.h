@@ -242,10 +242,11 @@ struct sim {
     struct pawl_now now; /* of this turn, from the engine */
     uint64_t now_boot;
     uint64_t open_wall;
-    uint64_t open_boot; /* boot time when it was last opened */
-    uint64_t shift;     /* pawl time - boot time of this broker */
-    int64_t lead_max;   /* largest pawl - wall of this broker, to bound time over a reboot */
-    uint64_t pawl_seen; /* latest pawl time of a decision that was seen and is in the log */
+    uint64_t void_below; /* leases of earlier epochs are of an earlier boot */
+    uint64_t open_boot;  /* boot time when it was last opened */
+    uint64_t shift;      /* pawl time - boot time of this broker */
+    int64_t lead_max;    /* largest pawl - wall of this broker, to bound time over a reboot */
+    uint64_t pawl_seen;  /* latest pawl time of a decision that was seen and is in the log */
     /* broker */
     struct pawl_io *io;
     struct pawl_engine *engine;
@@ -399,6 +400,7 @@ void sim_model_dump(struct sim *w, const struct sim_message *message);
 void sim_model_watch(struct sim *w);  /* PAWL_WATCH=n: dumps m<n> whenever it has changed */
 void sim_model_unseen(struct sim *w); /* every lease that stands is in its client's hands */
 void sim_model_free(struct sim *w);
-uint64_t sim_model_next(struct sim *w); /* pawl time at which something must happen at the latest */
+/* pawl time at which something must happen at the latest, and to what */
+uint64_t sim_model_next(struct sim *w, const struct sim_message **which);
 
 #endif

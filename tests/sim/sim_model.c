@@ -1065,7 +1065,7 @@ void sim_model_pumped(struct sim *w)
     }
 }
 
-uint64_t sim_model_next(struct sim *w)
+uint64_t sim_model_next(struct sim *w, const struct sim_message **which)
 {
     uint64_t next = SIM_NEVER;
     for (uint32_t i = 0; i < w->message_count; i++) {
@@ -1073,12 +1073,17 @@ uint64_t sim_model_next(struct sim *w)
         if (m->gone || sim_current(m)->count != 1)
             continue;
         const struct sim_way *way = &sim_current(m)->ways[0];
+        uint64_t due = SIM_NEVER;
         if (way->state == PAWL_STATE_LEASED && way->from == way->to)
-            next = pawl_min_u64(next, way->to);
+            due = way->to;
         if (way->state == PAWL_STATE_READY && way->to > w->now.time)
-            next = pawl_min_u64(next, way->to);
+            due = way->to;
         if (way->state == PAWL_STATE_READY)
-            next = pawl_min_u64(next, way->ttl_end);
+            due = pawl_min_u64(due, way->ttl_end);
+        if (due < next) {
+            next = due;
+            *which = m;
+        }
     }
     return next;
 }
@@ -1218,6 +1223,8 @@ void sim_model_crash(struct sim *w)
 void sim_model_restart(struct sim *w, bool same_boot)
 {
     uint64_t now = w->now.time;
+    if (!same_boot)
+        w->void_below = w->epoch;
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
         if (m->gone)
@@ -1225,7 +1232,7 @@ void sim_model_restart(struct sim *w, bool same_boot)
         struct sim_set *set = sim_current(m), kept = { 0 };
         for (uint32_t j = 0; j < set->count; j++) {
             struct sim_way way = set->ways[j];
-            if (way.state == PAWL_STATE_LEASED && !same_boot) {
+            if (way.state == PAWL_STATE_LEASED && way.grant_epoch < w->void_below) {
                 way.over = way.ended = w->ends_pending = true;
                 way.end_why = PAWL_END_CLOSED + 1;
                 way.end_taken = SIM_NOT_TAKEN;
@@ -1293,7 +1300,9 @@ void sim_model_unseen(struct sim *w)
         if (m->gone || sim_current(m)->count != 1)
             continue;
         const struct sim_way *way = &sim_current(m)->ways[0];
-        if (way->state != PAWL_STATE_LEASED || way->over || way->reserve == 0)
+        /* others come back by their time */
+        if (way->state != PAWL_STATE_LEASED || way->over || way->reserve == 0 ||
+            way->kind != PAWL_LEASE_HELD)
             continue;
         for (uint32_t l = 0; l < w->lane_count; l++) {
             const struct sim_lane *lane = w->lanes[l];
