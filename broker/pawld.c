@@ -186,6 +186,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "pawld: ready on %s/pawl.sock\n", config.options.dir);
     notify("READY=1");
     rc = pawld_run(broker);
+    /* What is stopping already need not be told, and will soon not be there to be told. */
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN);
     notify("STOPPING=1");
     pawld_destroy(broker);
     return rc;

@@ -319,7 +319,7 @@ static int start(struct pawld *b, char *why)
         return rc;
     loop->lanes.core = pawl_engine_core(loop->engine);
     loop->outbox.engine = loop->engine;
-    loop->intake = (struct pawl_intake){ .lanes = &loop->lanes, .engine = loop->engine };
+    pawl_intake_init(&loop->intake, &loop->lanes, loop->engine);
     if (pawl_listener_open(b->socket, &b->listener, why, PAWLD_TEXT_BYTES) != 0)
         return PAWLD_CANNOT_START;
     return start_sessions(b, why);
@@ -405,8 +405,9 @@ int pawld_run(struct pawld *broker)
         return PAWLD_USAGE;
     int rc = pawl_loop_run(&b->loop, &b->stop);
     if (rc != PAWLD_OK) {
+        const char *why = pawl_log_failure(pawl_engine_log(b->loop.engine));
         sayf(b, "the log has failed, nothing is acknowledged any more: %s",
-             pawl_log_failure(pawl_engine_log(b->loop.engine)));
+             *why ? why : strerror(-b->loop.io_error));
         (void)wind_up(b, false);
         return rc;
     }

@@ -334,6 +334,14 @@ uint64_t pawl_engine_room(const struct pawl_engine *engine)
     return room > engine->reserve ? room - engine->reserve : 0;
 }
 
+uint64_t pawl_engine_free(const struct pawl_engine *engine)
+{
+    /* Where some command would be treated otherwise than by its need alone, each is looked at. */
+    if (pawl_log_failed(engine->log) || engine->refusing != PAWL_LIMIT_NONE || engine->hold_sends)
+        return 0;
+    return pawl_min_u64(pawl_engine_room(engine), engine->block_bytes);
+}
+
 bool pawl_engine_admits(struct pawl_engine *engine, const struct pawl_cmd *head)
 {
     if (pawl_log_failed(engine->log))

@@ -63,6 +63,9 @@ uint64_t pawl_engine_shift(const struct pawl_engine *engine); /* pawl time - boo
 /* May this command be decided now (room in the open block)? False: park the lane until the disk
  * moves. */
 bool pawl_engine_admits(struct pawl_engine *engine, const struct pawl_cmd *head);
+/* Log bytes that commands may need together, from now to the next settle, without being asked for
+ * one by one. 0: ask. */
+uint64_t pawl_engine_free(const struct pawl_engine *engine);
 /* Returns how many effects went out. */
 uint32_t pawl_engine_publish(struct pawl_engine *engine);
 bool pawl_engine_timers(struct pawl_engine *engine, uint32_t budget);

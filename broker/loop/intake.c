@@ -22,6 +22,51 @@ static uint64_t to_pawl_time(uint64_t deadline, uint64_t shift)
     return deadline > back ? deadline - back : 1;
 }
 
+void pawl_intake_init(struct pawl_intake *in, struct pawl_lanes *lanes, struct pawl_engine *engine)
+{
+    memset(in, 0, sizeof *in);
+    in->lanes = lanes;
+    in->engine = engine;
+    for (uint16_t type = 0; type < PAWL_CMD_TYPES; type++) {
+        struct pawl_cmd head = { .type = type };
+        struct pawl_intake_type *t = &in->types[type];
+        t->fixed_bytes = pawl_core_fixed_bytes(type);
+        PAWL_ASSERT(t->fixed_bytes == 0 ||
+                    (t->fixed_bytes >= sizeof head && t->fixed_bytes <= FIXED_BYTES_MAX));
+        t->answer_bytes = pawl_core_answer_bytes(type);
+        t->need = (uint32_t)pawl_core_need(&head);
+        head.bytes = FIXED_BYTES_MAX;
+        t->grows = pawl_core_need(&head) != t->need;
+        t->exact = type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_RENEW);
+    }
+}
+
+/* Is there room in the log? Mostly answered by what the drain has found free before. */
+static bool admits(struct pawl_intake *in, const struct pawl_intake_type *type,
+                   const struct pawl_cmd *head)
+{
+    uint64_t need = type->need + (type->grows ? head->bytes : 0);
+    if (need > in->free)
+        in->free = pawl_engine_free(in->engine);
+    if (need <= in->free) {
+        in->free = type->exact ? in->free - need : 0;
+        return true;
+    }
+    in->free = 0;
+    return pawl_engine_admits(in->engine, head);
+}
+
+/* The fixed part behind the head. Nearly all are of a few sizes up to this one: so one copy of a
+ * known size, which may read beyond the record but not beyond the mapping. */
+static void copy_rest(uint64_t *fixed, const uint8_t *record, uint32_t fixed_bytes)
+{
+    enum { HEAD = sizeof(struct pawl_cmd), USUAL = sizeof(struct pawl_cmd_settle) };
+    if (PAWL_LIKELY(fixed_bytes <= USUAL))
+        memcpy((uint8_t *)fixed + HEAD, record + HEAD, USUAL - HEAD);
+    else
+        memcpy((uint8_t *)fixed + HEAD, record + HEAD, fixed_bytes - HEAD);
+}
+
 enum taken { TAKEN, LATER, BREACH };
 
 /* One record of a ring, `bytes` long by the only reading of its size. */
@@ -36,28 +81,28 @@ static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uin
     /* From here on nobody can change it: tell the compiler that the ring is not to be read again.
      */
     __asm__ __volatile__("" ::: "memory");
-#ifdef PAWL_BUG_DOUBLE_FETCH
-    bytes = head->bytes;
-#else
     head->bytes = bytes;
-#endif
-    uint32_t fixed_bytes = pawl_core_fixed_bytes(head->type);
-    if (fixed_bytes == 0 || fixed_bytes > bytes)
+    if (head->type >= PAWL_CMD_TYPES)
         return BREACH;
-    PAWL_ASSERT(fixed_bytes >= sizeof *head && fixed_bytes <= FIXED_BYTES_MAX);
-    if (!pawl_engine_admits(in->engine, head)) {
+    const struct pawl_intake_type *type = &in->types[head->type];
+    if (type->fixed_bytes == 0 || type->fixed_bytes > bytes)
+        return BREACH;
+    if (!admits(in, type, head)) {
         in->log_blocked = true;
         in->blocked_when = pawl_engine_progress(in->engine);
         return LATER;
     }
-    if (!pawl_outbox_promise(lane, head->seq, pawl_core_answer_bytes(head->type))) {
+    if (!pawl_outbox_promise(lane, head->seq, type->answer_bytes)) {
         lane->blocked = true;
         return LATER;
     }
-    memcpy((uint8_t *)fixed + sizeof *head, record + sizeof *head, fixed_bytes - sizeof *head);
+    copy_rest(fixed, record, type->fixed_bytes);
+#ifdef PAWL_BUG_DOUBLE_FETCH
+    bytes = pawl_load_rlx_u32((const uint32_t *)(const void *)record);
+#endif
     head->deadline = to_pawl_time(head->deadline, pawl_engine_shift(in->engine));
-    int rc = pawl_core_take(pawl_engine_core(in->engine), lane->core, fixed, record + fixed_bytes,
-                            bytes - fixed_bytes, now);
+    int rc = pawl_core_take(pawl_engine_core(in->engine), lane->core, fixed,
+                            record + type->fixed_bytes, bytes - type->fixed_bytes, now);
     return rc == PAWL_OK ? TAKEN : BREACH;
 }
 
@@ -112,6 +157,7 @@ uint32_t pawl_intake_drain(struct pawl_intake *in, struct pawl_now now, bool *mo
     if (in->log_blocked && pawl_engine_progress(in->engine) == in->blocked_when)
         return 0; /* only the disk can help, and it wakes us (trap 4) */
     in->log_blocked = false;
+    in->free = 0; /* settled since */
     for (uint32_t left = in->lanes->active_count; left > 0; left--) {
         if (pawl_list_empty(active))
             break; /* a session was doomed, and with it lanes that we counted */

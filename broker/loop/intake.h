@@ -26,7 +26,18 @@ struct pawl_intake {
     bool log_blocked;      /* a command found no room in the log ... */
     uint64_t blocked_when; /* ... at this progress of the engine */
     uint64_t taken;        /* commands, since the start */
+    uint64_t free;         /* log bytes of this drain that need not be asked for one by one */
+    struct pawl_intake_type {
+        uint32_t fixed_bytes;  /* 0: no such type */
+        uint32_t answer_bytes; /* room for its answer */
+        uint32_t need;         /* log bytes, at most, for a record of no length ... */
+        bool grows;            /* ... plus its length */
+        bool exact;            /* takes no more, even if there is room */
+    } types[PAWL_CMD_TYPES];
 };
+
+void pawl_intake_init(struct pawl_intake *intake, struct pawl_lanes *lanes,
+                      struct pawl_engine *engine);
 
 /* Drains the active lanes, the one first whose turn it is; lets those rest that have been empty for
  * long. Returns how many commands were taken; *more: some lane certainly holds others that could be

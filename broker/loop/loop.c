@@ -13,6 +13,7 @@
 #define TIMERS_A_TURN 1024u
 #define SPIN_WRITE_NS 300000ull /* about four writes of 4 KiB: a longer one is not worth a core */
 #define SLEEP_NS_MAX 60000000000ull
+#define IO_ERRORS_MAX 100u /* one after the other */
 
 /* Zombies whose effects have all gone out. */
 static void free_zombies(struct pawl_loop *loop)
@@ -34,6 +35,10 @@ bool pawl_loop_turn(struct pawl_loop *loop, uint64_t timeout_ns)
     struct pawl_now now = pawl_engine_now(loop->engine, loop->boot, pawl_clock_wall());
     loop->turns++;
     uint32_t done = ready > 0 ? (uint32_t)ready : 0;
+    /* Nobody can wait on an io that cannot wait: better to stop than to spin. */
+    loop->io_errors = ready >= 0 || ready == -EINTR ? 0 : loop->io_errors + 1;
+    if (ready < 0)
+        loop->io_error = ready;
     done += pawl_engine_publish(loop->engine);
     done += pawl_sessions_serve(&loop->sessions, now, loop->boot);
     /* Before the commands: after a stop of the broker what is over ends first (C7). */
@@ -88,7 +93,7 @@ int pawl_loop_run(struct pawl_loop *loop, const uint32_t *stop)
     uint64_t timeout = 0;
     while (pawl_load_acq_u32(stop) == 0) {
         bool busy = pawl_loop_turn(loop, timeout);
-        if (pawl_engine_failed(loop->engine))
+        if (pawl_engine_failed(loop->engine) || loop->io_errors >= IO_ERRORS_MAX)
             return PAWLD_LOG_FAILED;
         timeout = pause_after(loop, busy);
     }

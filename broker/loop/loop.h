@@ -37,7 +37,8 @@ struct pawl_loop {
     bool yielded;     /* since then */
     bool more;        /* the last turn knows of more work */
     uint64_t turns;
-    uint32_t skipped; /* turns since the io was asked last */
+    uint32_t io_errors; /* of pawl_io_wait(), one after the other */
+    int io_error;       /* the last one */
 };
 
 /* One turn; waits in the io for up to timeout_ns. True: it had something to do. */

@@ -92,7 +92,7 @@ void loop_rig_init(struct loop_rig *rig, uint64_t seed)
         fail(text);
     rig->lanes.core = pawl_engine_core(rig->engine);
     rig->outbox.engine = rig->engine;
-    rig->intake = (struct pawl_intake){ .lanes = &rig->lanes, .engine = rig->engine };
+    pawl_intake_init(&rig->intake, &rig->lanes, rig->engine);
 }
 
 void loop_rig_fini(struct loop_rig *rig)
