@@ -45,7 +45,7 @@ static void scans_lists_and_bodies_are_put_together(void)
     harness_check(pawl_query_scan(lane, "parts", 0, 1u << PAWL_STATE_READY, (void *)old, 3) == 3);
     harness_check(old[2].id == sent[2].id);
 
-    char name[16];
+    char name[24];
     for (int i = 0; i < 50; i++) {
         snprintf(name, sizeof name, "list-%02d", i);
         harness_queue(lane, name, PAWL_MEMORY, 0);
