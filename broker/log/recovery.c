@@ -108,13 +108,18 @@ static int missing(struct pawl_recovery *r, uint64_t segment)
     return PAWL_LOG_DAMAGE;
 }
 
+/* block: NULL where a page that is none says it. */
 static int newer_version(struct pawl_recovery *r, const struct pawl_block_rec *block)
 {
+    char what[80] = "";
     r->decision = PAWL_DECIDE_VERSION;
+    if (block)
+        snprintf(what, sizeof what, "log version %u, features %#x; ", block->top.version,
+                 block->top.features);
     snprintf(r->text, sizeof r->text,
-             "the log was written by a newer pawl (log version %u, features %#x; this one knows "
-             "version %u, features %#x): use that one",
-             block->top.version, block->top.features, PAWL_LOG_VERSION, PAWL_LOG_FEATURES_KNOWN);
+             "the log was written by a newer pawl (%sthis one knows version %u, features %#x): use "
+             "that one",
+             what, PAWL_LOG_VERSION, PAWL_LOG_FEATURES_KNOWN);
     return PAWL_LOG_CANNOT;
 }
 
