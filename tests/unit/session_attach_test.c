@@ -752,6 +752,8 @@ static void malformed_messages_are_a_breach(void **state)
     (void)state;
     struct pawl_attach_hello h = hello();
     struct pawl_attach_lane lane = ask_lane();
+    uint8_t longer[sizeof lane + 8] = { 0 };
+    memcpy(longer, &lane, sizeof lane);
     static const uint32_t unknown[2] = { 99, 0 };
     static const uint8_t large[20000];
     const struct {
@@ -759,10 +761,10 @@ static void malformed_messages_are_a_breach(void **state)
         size_t count;
     } wrong[] = { { &h, sizeof h },
                   { &lane, sizeof lane - 8 },
-                  { &lane, sizeof lane + 8 },
+                  { longer, sizeof longer },
                   { unknown, 8 },
                   { unknown, 2 },
-                  { &set, 511 },
+                  { large, 511 },
                   { large, sizeof large },
                   { &(uint32_t){ PAWL_ATTACH_BYE }, 4 } };
     for (unsigned i = 0; i < PAWL_COUNT(wrong); i++) {
