@@ -358,8 +358,19 @@ static inline void pawl_core_set_now(struct pawl_core *core, struct pawl_now now
 
 /* --- home.c: segments ------------------------------------------------------------------------ */
 
-void pawl_core_home_set(struct pawl_core *core, enum pawl_core_kind kind, uint32_t number,
-                        uint64_t lsn); /* lsn 0: none */
+void pawl_core_home_move(struct pawl_core *core, enum pawl_core_kind kind, struct pawl_home *home,
+                         uint32_t number, uint64_t lsn);
+struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core_kind kind,
+                                    uint32_t number);
+/* lsn 0: none, as all of a memory queue. */
+static inline void pawl_core_home_set(struct pawl_core *core, enum pawl_core_kind kind,
+                                      uint32_t number, uint64_t lsn)
+{
+    struct pawl_home *home = kind == PAWL_KIND_MESSAGE ? &pawl_core_message_at(core, number)->home
+                                                       : pawl_core_home_of(core, kind, number);
+    if (lsn != 0 || home->segment != 0)
+        pawl_core_home_move(core, kind, home, number, lsn);
+}
 /* NULL: nothing lives there. */
 struct pawl_core_home_slot *pawl_core_home_slot(const struct pawl_core *core, uint64_t segment);
 

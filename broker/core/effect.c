@@ -148,8 +148,8 @@ static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, b
         return;
     if (!published && l->kind != PAWL_LEASE_HELD)
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
-    pawl_core_message_timer(core, e->message);
     l->position = published ? position : PAWL_POSITION_NONE;
+    pawl_core_message_timer(core, e->message);
     if (published || l->session == 0 || l->seq == 0)
         return;
     /* Dropped with the rings it was for; if the lane has others by now, it goes there. */

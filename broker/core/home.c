@@ -5,7 +5,8 @@
 
 _Static_assert(sizeof(struct pawl_core_home_slot) == 24, "eight megabytes of address space");
 
-static struct pawl_home *home_of(const struct pawl_core *core, enum pawl_core_kind kind, uint32_t n)
+struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core_kind kind,
+                                    uint32_t n)
 {
     switch (kind) {
     case PAWL_KIND_MESSAGE:
@@ -30,18 +31,18 @@ static void leave(struct pawl_core *core, enum pawl_core_kind kind, struct pawl_
     struct pawl_core_home_slot *slot = &core->homes[(h->segment - 1) & (PAWL_HOME_SLOTS - 1)];
     PAWL_ASSERT_REL(slot->segment, ==, h->segment);
     if (h->prev)
-        home_of(core, kind, h->prev)->next = h->next;
+        pawl_core_home_of(core, kind, h->prev)->next = h->next;
     else
         slot->first[kind] = h->next;
     if (h->next)
-        home_of(core, kind, h->next)->prev = h->prev;
+        pawl_core_home_of(core, kind, h->next)->prev = h->prev;
     if (--slot->count == 0)
         slot->segment = 0;
 }
 
-void pawl_core_home_set(struct pawl_core *core, enum pawl_core_kind kind, uint32_t n, uint64_t lsn)
+void pawl_core_home_move(struct pawl_core *core, enum pawl_core_kind kind, struct pawl_home *h,
+                         uint32_t n, uint64_t lsn)
 {
-    struct pawl_home *h = home_of(core, kind, n);
     uint64_t segment = lsn >> core->segment_shift;
     uint32_t name = lsn == 0 ? 0 : (uint32_t)segment + 1;
     if (h->segment == name)
@@ -58,7 +59,7 @@ void pawl_core_home_set(struct pawl_core *core, enum pawl_core_kind kind, uint32
     PAWL_ASSERT_REL(slot->segment, ==, name);
     h->next = slot->first[kind];
     if (h->next)
-        home_of(core, kind, h->next)->prev = n;
+        pawl_core_home_of(core, kind, h->next)->prev = n;
     slot->first[kind] = n;
     slot->count++;
 }

@@ -40,9 +40,9 @@ uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
 
 /* --- lists ----------------------------------------------------------------------------------- */
 
-static void list_push(struct pawl_core *core, struct pawl_core_list *l, uint32_t n)
+static inline void list_push(struct pawl_core *core, struct pawl_core_list *l, uint32_t n,
+                             struct pawl_core_message *m)
 {
-    struct pawl_core_message *m = pawl_core_message_at(core, n);
     m->next = 0;
     m->prev = l->last;
     if (l->last)
@@ -53,9 +53,9 @@ static void list_push(struct pawl_core *core, struct pawl_core_list *l, uint32_t
     l->count++;
 }
 
-static void list_remove(struct pawl_core *core, struct pawl_core_list *l, uint32_t n)
+static inline void list_remove(struct pawl_core *core, struct pawl_core_list *l,
+                               struct pawl_core_message *m)
 {
-    struct pawl_core_message *m = pawl_core_message_at(core, n);
     if (m->prev)
         pawl_core_message_at(core, m->prev)->next = m->next;
     else
@@ -68,36 +68,33 @@ static void list_remove(struct pawl_core *core, struct pawl_core_list *l, uint32
     l->count--;
 }
 
-static struct pawl_core_list *list_of(struct pawl_core_queue *q, uint8_t state)
+/* A table and not a switch: it is asked four times in the life of a message. */
+static inline struct pawl_core_list *list_of(struct pawl_core_queue *q, uint8_t state)
 {
-    switch (state) {
-    case PAWL_STATE_SCHEDULED:
-        return &q->scheduled;
-    case PAWL_STATE_LEASED:
-        return &q->leased;
-    case PAWL_STATE_DEAD:
-        return &q->dead;
-    default:
-        PAWL_ASSERT(pawl_core_terminal(state));
-        return &q->done;
-    }
+    static const uint16_t offsets[PAWL_STATE_PURGED + 1] = {
+        [PAWL_STATE_SCHEDULED] = offsetof(struct pawl_core_queue, scheduled),
+        [PAWL_STATE_LEASED] = offsetof(struct pawl_core_queue, leased),
+        [PAWL_STATE_DEAD] = offsetof(struct pawl_core_queue, dead),
+        [PAWL_STATE_ACKED] = offsetof(struct pawl_core_queue, done),
+        [PAWL_STATE_EXPIRED] = offsetof(struct pawl_core_queue, done),
+        [PAWL_STATE_CANCELLED] = offsetof(struct pawl_core_queue, done),
+        [PAWL_STATE_PURGED] = offsetof(struct pawl_core_queue, done),
+    };
+    PAWL_ASSERT_REL(offsets[state], !=, 0);
+    return (struct pawl_core_list *)(void *)((char *)q + offsets[state]);
 }
 
-static void leave(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
-                  struct pawl_core_message *m)
+static inline void leave(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                         struct pawl_core_message *m)
 {
-    if (m->state == PAWL_STATE_READY) {
-        if (m->flags & PAWL_MESSAGE_CHOSEN) {
-            m->flags &= (uint8_t)~PAWL_MESSAGE_CHOSEN;
-            return;
-        }
-        pawl_core_ready_remove(core, q, n);
+    if (m->state != PAWL_STATE_READY) {
+        list_remove(core, list_of(q, m->state), m);
+        core->leases_current -= m->state == PAWL_STATE_LEASED;
+        core->tombstones -= pawl_core_terminal(m->state);
+    } else if (m->flags & PAWL_MESSAGE_CHOSEN) {
+        m->flags &= (uint8_t)~PAWL_MESSAGE_CHOSEN;
     } else {
-        list_remove(core, list_of(q, m->state), n);
-        if (m->state == PAWL_STATE_LEASED)
-            core->leases_current--;
-        else if (pawl_core_terminal(m->state))
-            core->tombstones--;
+        pawl_core_ready_remove(core, q, n);
     }
 }
 
@@ -118,8 +115,8 @@ void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, u
     q->levels |= (uint8_t)(1u << level);
 }
 
-static void enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
-                  struct pawl_core_message *m)
+static inline void enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                         struct pawl_core_message *m)
 {
     if (m->state == PAWL_STATE_READY) {
         pawl_core_ready_insert(core, q, n);
@@ -127,11 +124,9 @@ static void enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
             pawl_core_queue_wake(core, q);
         return;
     }
-    list_push(core, list_of(q, m->state), n);
-    if (m->state == PAWL_STATE_LEASED)
-        core->leases_current++;
-    else if (pawl_core_terminal(m->state))
-        core->tombstones++;
+    list_push(core, list_of(q, m->state), n, m);
+    core->leases_current += m->state == PAWL_STATE_LEASED;
+    core->tombstones += pawl_core_terminal(m->state);
 }
 
 void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
@@ -139,9 +134,14 @@ void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     if (!core->started || pawl_core_terminal(m->state))
         return;
+    if (m->state == PAWL_STATE_READY && !(m->flags & PAWL_MESSAGE_TTL) && m->timer == 0)
+        return; /* most */
     uint64_t due = UINT64_MAX;
+    bool begins_later = false;
     if (m->state == PAWL_STATE_LEASED) {
-        due = pawl_core_lease_at(core, m->lease)->deadline;
+        const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+        due = l->deadline;
+        begins_later = l->position == PAWL_POSITION_PENDING;
 #ifdef PAWL_BUG_TTL_ENDS_LEASE
         due = pawl_min_u64(due, pawl_core_message_ttl_end(core, m));
 #endif
@@ -160,7 +160,12 @@ void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
         m->timer = pawl_timer_create(&core->wheel, PAWL_TIMER_MESSAGE, n);
         PAWL_ASSERT(m->timer != 0);
     }
-    pawl_timer_arm(&core->wheel, m->timer, due);
+    /* The time of a lease runs from its publication, which arms the timer: pawl_core_effect_done.
+     */
+    if (begins_later)
+        pawl_timer_cancel(&core->wheel, m->timer);
+    else
+        pawl_timer_arm(&core->wheel, m->timer, due);
 }
 
 void pawl_core_message_move(struct pawl_core *core, uint32_t n, uint8_t state)
