@@ -112,6 +112,8 @@ int pawl_core_session_open(struct pawl_core *core, const struct pawl_core_peer *
 int pawl_core_session_resume(struct pawl_core *core, uint64_t id, const uint8_t secret[16],
                              const struct pawl_core_peer *peer, struct pawl_now now,
                              struct pawl_core_session **out);
+/* The socket is lost: its lanes lose their handles, as if each were closed, but a waiting RECEIVE
+ * is kept. */
 void pawl_core_session_detach(struct pawl_core *core, struct pawl_core_session *session,
                               struct pawl_now now);
 enum pawl_core_end { PAWL_END_CLOSED, PAWL_END_DEAD, PAWL_END_BREACH, PAWL_END_GRACE };
@@ -128,14 +130,17 @@ const struct pawl_core_peer *pawl_core_session_peer(const struct pawl_core_sessi
 void pawl_core_session_each(struct pawl_core *core,
                             void (*each)(void *ctx, struct pawl_core_session *s), void *ctx);
 
-/* number PAWL_LANE_NEW: the lowest free one. Resuming: deliveries of its leases with a grant above
- * those given are emitted again. handle: what effects name. */
+/* number PAWL_LANE_NEW: the lowest free one, that is never used or closed by its client since the
+ * session was attached last. A number in use, or one that lost its rings: the window stays, a
+ * waiting RECEIVE goes on waiting, a SUBSCRIBE has ended with the old rings; deliveries of its
+ * leases with a grant above those given are emitted again, those that are on their way to the old
+ * handle as soon as they are dropped. handle: what effects name from now on. */
 int pawl_core_lane_open(struct pawl_core *core, struct pawl_core_session *session, uint32_t number,
                         uint32_t window, const struct pawl_attach_lane *resume, uint32_t handle,
                         struct pawl_now now, struct pawl_core_lane **out);
 uint32_t pawl_core_lane_number(const struct pawl_core_lane *lane);
-/* The shell's end of it is gone (closed or replaced): waiting receives end, nothing more is
- * emitted. */
+/* The shell's end of it is gone: waiting receives end, nothing more is emitted. Its window is kept,
+ * since the client may come back with this number. */
 void pawl_core_lane_close(struct pawl_core *core, struct pawl_core_lane *lane, struct pawl_now now);
 /* There is room again for deliveries that reserve() refused. */
 void pawl_core_lane_room(struct pawl_core *core, struct pawl_core_lane *lane);
