@@ -162,7 +162,7 @@ int main(void)
     const char *ext4 = harness_dir();
     char image[300];
     snprintf(image, sizeof image, "%s/image", harness_dir());
-    space_ext4(ext4, image, 40 * MIB);
+    space_ext4(ext4, image, 24 * MIB);
     on("ext4", ext4, &prng);
     return 0;
 }
