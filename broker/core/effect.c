@@ -136,6 +136,18 @@ void pawl_core_effect_write(struct pawl_core *core, const struct pawl_effect *ef
     }
 }
 
+/* Dropped with the rings it was for; the lane has others by now, and it is on its way there. */
+static bool emitted_again(const struct pawl_core *core, const struct pawl_core_lease *l,
+                          uint32_t handle)
+{
+    if (l->session == 0)
+        return false;
+    const struct pawl_core_session *s = pawl_core_session_at(core, l->session);
+    const struct pawl_core_lane *lane =
+        s->lanes[l->lane] ? pawl_core_lane_at(core, s->lanes[l->lane]) : NULL;
+    return lane && lane->handle != PAWL_NO_HANDLE && lane->handle != handle;
+}
+
 static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, bool published,
                           uint64_t position)
 {
@@ -144,23 +156,12 @@ static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, b
     if (m->state != PAWL_STATE_LEASED || m->grant != e->value)
         return;
     struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
-    if (l->position != PAWL_POSITION_PENDING)
+    if (l->position != PAWL_POSITION_PENDING || (!published && emitted_again(core, l, e->lane)))
         return;
     if (!published && l->kind != PAWL_LEASE_HELD)
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
     l->position = published ? position : PAWL_POSITION_NONE;
     pawl_core_message_timer(core, e->message);
-    if (published || l->session == 0 || l->seq == 0)
-        return;
-    /* Dropped with the rings it was for; if the lane has others by now, it goes there. */
-    const struct pawl_core_session *s = pawl_core_session_at(core, l->session);
-    struct pawl_core_lane *lane =
-        s->lanes[l->lane] ? pawl_core_lane_at(core, s->lanes[l->lane]) : NULL;
-    if (!lane || lane->handle == PAWL_NO_HANDLE || lane->handle == e->lane)
-        return;
-    l->position = PAWL_POSITION_AGAIN;
-    if (!pawl_core_deliver_again(core, lane, l))
-        lane->blocked = true;
 }
 
 void pawl_core_effect_done(struct pawl_core *core, const struct pawl_effect *effect, bool published,

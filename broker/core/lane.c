@@ -200,8 +200,18 @@ static void resume(struct pawl_core *core, struct pawl_core_lane *lane,
     for (uint32_t n = s->leases_first; n != 0; n = pawl_core_lease_at(core, n)->next) {
         struct pawl_core_lease *l = pawl_core_lease_at(core, n);
         const struct pawl_core_message *m = pawl_core_message_at(core, l->message);
-        if (l->lane != lane->lane || l->position == PAWL_POSITION_PENDING)
-            continue; /* what is on its way comes, or is dropped and emitted again then */
+        if (l->lane != lane->lane)
+            continue;
+#ifdef PAWL_BUG_RESUME_OUT_OF_ORDER
+        if (l->position == PAWL_POSITION_PENDING)
+            continue;
+#endif
+        /* What is on its way to the old rings will be dropped there. It goes to the new ones now,
+         * in the order of grants, or the client would take it for one that it has seen. */
+        if (l->position == PAWL_POSITION_PENDING && l->kind != PAWL_LEASE_HELD) {
+            l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
+            pawl_core_message_timer(core, l->message);
+        }
         bool durable = pawl_core_queue_at(core, m->queue)->options.mode == PAWL_DURABLE;
         bool unseen = m->grant > (durable ? given->grant_durable : given->grant_relaxed);
         l->position = unseen && l->seq != 0 ? PAWL_POSITION_AGAIN : PAWL_POSITION_NONE;
