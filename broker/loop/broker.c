@@ -460,7 +460,7 @@ void pawld_stats(const struct pawld *broker, struct pawld_stats *out)
         s.lanes = b->loop.lanes.open_count;
         s.messages = core.messages;
         s.turns = b->loop.turns;
-        s.records = b->loop.intake.taken;
+        pawl_engine_counts(b->loop.engine, &s.records, &s.blocks);
         s.wakes = b->loop.lanes.wakes;
         s.bells = b->loop.lanes.bells;
         s.recovered_records = b->info.records;

@@ -39,6 +39,7 @@ static void *port_append(void *ctx, uint16_t type, uint32_t bytes, uint64_t *lsn
     if (!pawl_log_pending(e->log))
         e->open_since = e->boot;
     e->active_at = e->boot;
+    e->records++;
     return pawl_log_append(e->log, type, bytes, lsn);
 }
 
@@ -298,6 +299,12 @@ struct pawl_log *pawl_engine_log(struct pawl_engine *engine) { return engine->lo
 uint64_t pawl_engine_shift(const struct pawl_engine *engine) { return engine->shift; }
 bool pawl_engine_failed(const struct pawl_engine *engine) { return pawl_log_failed(engine->log); }
 uint64_t pawl_engine_progress(const struct pawl_engine *engine) { return engine->progress; }
+
+void pawl_engine_counts(const struct pawl_engine *engine, uint64_t *records, uint64_t *blocks)
+{
+    *records = engine->records;
+    *blocks = engine->blocks;
+}
 
 uint32_t pawl_engine_waiting(const struct pawl_engine *engine)
 {

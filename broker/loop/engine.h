@@ -78,6 +78,8 @@ bool pawl_engine_failed(const struct pawl_engine *engine);
 uint32_t pawl_engine_waiting(const struct pawl_engine *engine);
 /* Nothing that names this lane waits: its handle may be given to another. */
 bool pawl_engine_lane_idle(const struct pawl_engine *engine, uint32_t lane);
+/* Since the opening: records appended, blocks sealed. */
+void pawl_engine_counts(const struct pawl_engine *engine, uint64_t *records, uint64_t *blocks);
 /* A number that has changed when pawl_engine_admits() may answer otherwise than before. */
 uint64_t pawl_engine_progress(const struct pawl_engine *engine);
 

@@ -29,15 +29,16 @@ struct pawl_engine {
     uint64_t block_bytes, record_bytes_max;
     uint32_t in_flight_max;
 
-    uint64_t want_lsn;    /* the newest position that somebody waits for */
-    uint64_t sealed;      /* appended at the last seal: what is beyond lies in the open block */
-    uint64_t open_since;  /* boot time of the first record in the open block */
-    uint64_t active_at;   /* boot time when the log was last seen at work */
-    uint64_t progress;    /* see pawl_engine_progress() */
-    uint64_t durable_was; /* at the last publish */
-    uint64_t room_was;    /* at the end of the last settle */
-    bool starved;         /* something found no room since the last seal */
-    bool seal_blocked;    /* the log would not take the last one */
+    uint64_t records, blocks; /* counted for pawl_engine_counts() */
+    uint64_t want_lsn;        /* the newest position that somebody waits for */
+    uint64_t sealed;          /* appended at the last seal: what is beyond lies in the open block */
+    uint64_t open_since;      /* boot time of the first record in the open block */
+    uint64_t active_at;       /* boot time when the log was last seen at work */
+    uint64_t progress;        /* see pawl_engine_progress() */
+    uint64_t durable_was;     /* at the last publish */
+    uint64_t room_was;        /* at the end of the last settle */
+    bool starved;             /* something found no room since the last seal */
+    bool seal_blocked;        /* the log would not take the last one */
 
     /* copy-forward */
     uint64_t settled;    /* appended at the end of the last settle */

@@ -66,6 +66,7 @@ void pawl_engine_seal(struct pawl_engine *engine, bool at_once)
         return;
     e->sealed = pawl_log_appended(e->log);
     e->starved = false;
+    e->blocks++;
     e->progress++;
 }
 

@@ -259,6 +259,7 @@ static bool open_lane(struct pawl_session *s, const struct pawl_attach_lane *ask
     struct pawl_lane *lane;
     int fds[3];
     uint64_t cost = pawl_lane_cost(ask->sub_bytes, ask->comp_bytes);
+    set->lanes_left--;
     int rc = pawl_lane_create(set->lanes, ask->sub_bytes, ask->comp_bytes, &lane, fds);
     if (rc != 0)
         return lane_failed(s, ask, rc, cost);

@@ -187,7 +187,7 @@ static void discard(int fd)
 /* Reads up to PACKETS_A_TURN packets. False: the session is gone. */
 static bool serve_socket(struct pawl_session *session)
 {
-    for (uint32_t i = 0; i < PACKETS_A_TURN; i++) {
+    for (uint32_t i = 0; i < PACKETS_A_TURN && session->set->lanes_left > 0; i++) {
         uint64_t packet[PACKET_BYTES / 8];
         struct iovec v = { .iov_base = packet, .iov_len = sizeof packet };
         /* No room for control messages: the kernel drops what descriptors come and says so. */
@@ -267,6 +267,7 @@ uint32_t pawl_sessions_serve(struct pawl_sessions *set, struct pawl_now now, uin
     uint32_t n = 0;
     set->now = now;
     set->boot = boot;
+    set->lanes_left = PAWL_LANES_A_TURN;
     /* Only what stands here now: what asks for another round comes next turn. */
     struct pawl_list round;
     pawl_list_init(&round);

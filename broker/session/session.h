@@ -35,6 +35,7 @@
 
 #define PAWL_HANDSHAKE_NS 2000000000ull
 #define PAWL_LINGER_NS 50000000ull
+#define PAWL_LANES_A_TURN 16u     /* made: each costs the pages of its rings */
 #define PAWL_GREETING_MAX 256u    /* connections without HELLO, all together */
 #define PAWL_GREETING_UID_MAX 64u /* of one uid */
 
@@ -98,6 +99,7 @@ struct pawl_sessions {
     struct pawl_list orphans, orphans_pending;
     uint32_t count, greeting_count; /* connections; of them without HELLO */
     uint32_t files;                 /* descriptors held for connections and lanes */
+    uint32_t lanes_left;            /* that may still be made in this turn */
     uint64_t broker_epoch;
     uint8_t log_id[16];
     char io_name[16];

@@ -471,6 +471,10 @@ static void a_block_that_somebody_waits_for_is_sealed_at_once(void **state)
     effect(1, 1, append(100));
     (void)pawl_engine_settle(engine);
     assert_int_equal(wal.seals, 1);
+    uint64_t records, blocks;
+    pawl_engine_counts(engine, &records, &blocks);
+    assert_int_equal(records, 1);
+    assert_int_equal(blocks, 1);
 }
 
 static void a_second_block_waits_for_filling_or_for_the_first(void **state)
