@@ -121,8 +121,9 @@ static void say_all(const struct explain *e)
     printf("%-10s %llu in queue \"%s\" (%s)\n", "message", (unsigned long long)e->id, e->stat.name,
            cli_mode_name(e->stat.options.mode));
     say_state(e);
-    printf("%-10s %s (%s ago)\n", "sent", cli_time_format(r->created_wall_ns, a),
-           cli_duration_human(now > r->created_wall_ns ? now - r->created_wall_ns : 0, b));
+    if (r->created_wall_ns) /* not kept once the message is over */
+        printf("%-10s %s (%s ago)\n", "sent", cli_time_format(r->created_wall_ns, a),
+               cli_duration_human(now > r->created_wall_ns ? now - r->created_wall_ns : 0, b));
     printf("%-10s %s, priority %u\n", "size", cli_size_human(r->bytes, a), r->priority);
     printf("%-10s given to a receiver %u time%s: %u failed (%u nacked, %u expired), %u crashed, "
            "%u deferred\n",

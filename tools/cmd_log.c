@@ -235,7 +235,9 @@ static int verify(const struct cli *cli, const struct cli_logdir *l)
                 "them%s",
                 (unsigned long long)s->cut_bytes, *text ? ", or they are being written" : "");
     else
-        cli_say(cli, "%s", s->clean ? "it ends with a clean stop" : "it ends without a clean stop");
+        cli_say(cli, "%s",
+                s->clean ? "it ends with a clean stop"
+                         : "it ends without a clean stop: a broker is running, or was killed");
     return CLI_DONE;
 }
 

@@ -106,7 +106,8 @@ static int show_one(void *ctx, const struct pawl_record *r)
 
 static int show_end(struct show *s, int rc)
 {
-    if (!s->cli->json && (s->shown || !s->cli->out_terminal))
+    bool done = rc == CLI_GO || rc == CODE_LIMIT;
+    if (!s->cli->json && (s->shown || (done && !s->cli->out_terminal)))
         cli_table_flush(&s->table);
     cli_table_fini(&s->table);
     if (rc == CODE_LIMIT) {

@@ -117,7 +117,7 @@ static int take_mode(const struct cli *cli, const char *text, struct pawl_queue_
             o->mode = i;
             return CLI_GO;
         }
-    return cli_misused(cli, "--mode: \"%s\" is none of durable, relaxed, memory, direct", text);
+    return cli_misused(cli, "--mode: \"%s\" is none of durable, relaxed, memory", text);
 }
 
 static int take_who(const struct cli *cli, const struct typed *t, struct pawl_queue_options *o)

@@ -24,7 +24,7 @@ extern "C" {
 #define PAWLD_API __attribute__((visibility("default")))
 #define PAWLD_TEXT_BYTES 512
 
-/* Also the exit codes of pawld(1). */
+/* Also the exit codes of pawld(8). */
 enum pawld_result {
     PAWLD_OK = 0,
     PAWLD_CANNOT_START = 1, /* directory, lock, socket, memory, descriptors: the text says which */

@@ -44,7 +44,7 @@ extern "C" {
 #define PAWL_NS_MS 1000000ull
 #define PAWL_NS_S 1000000000ull
 
-/* Limits (semantics 14). All are inclusive. */
+/* Limits. All are inclusive. */
 #define PAWL_NAME_BYTES_MAX 127u      /* queue and table names: 1..127 of [A-Za-z0-9._:/-] */
 #define PAWL_KEY_BYTES_MAX 255u       /* dedup and ordering keys */
 #define PAWL_HEADERS_BYTES_MAX 16384u /* all headers of one message, encoded */
@@ -86,7 +86,7 @@ extern "C" {
     X(E_PERM, -32, NOT_APPLIED, PERMANENT, "no right to do this")                                  \
     X(E_EXISTS, -33, NOT_APPLIED, PERMANENT, "exists with other options")                          \
     X(E_QUEUE_GONE, -34, NOT_APPLIED, PERMANENT, "the queue was dropped")                          \
-    X(E_NOT_SUPPORTED, -35, NOT_APPLIED, PERMANENT, "this kind of queue does not do that")         \
+    X(E_NOT_SUPPORTED, -35, NOT_APPLIED, PERMANENT, "this version or kind of queue has no such thing")         \
     X(E_OPID_MISMATCH, -36, NOT_APPLIED, PERMANENT, "the id was used for another operation")       \
     X(E_TXN_POISONED, -37, NOT_APPLIED, PERMANENT, "a step failed: the transaction cannot commit") \
     X(E_TXN_TIMEOUT, -38, NOT_APPLIED, PERMANENT, "the transaction is older than its limit")       \
