@@ -48,9 +48,11 @@ static void begin(void)
         loop_rig_fini(&rig);
     }
     loop_rig_init(&rig, 7);
-    loop_client_open(&rig, &honest, RING, PAWL_WINDOW_MIN);
-    queue = loop_client_queue(&honest, "shared", PAWL_DURABLE);
-    other_queue = loop_client_queue(&honest, "own", PAWL_MEMORY);
+    loop_client_open(&rig, &honest, RING, PAWL_WINDOW_MIN, 1001);
+    /* The other one may do to the first what it likes, and nothing to the second, whose number it
+     * may guess. */
+    queue = loop_client_queue(&honest, "shared", PAWL_DURABLE, 0777);
+    other_queue = loop_client_queue(&honest, "own", PAWL_MEMORY, 0770);
     standing = true;
     used = 0;
 }
@@ -290,7 +292,7 @@ static void honest_life(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     begin();
-    loop_client_open(&rig, &hostile, RING, PAWL_WINDOW_MIN);
+    loop_client_open(&rig, &hostile, RING, PAWL_WINDOW_MIN, 1002);
     memset(&last, 0, sizeof last);
     at = data;
     end = data + size;

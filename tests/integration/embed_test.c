@@ -9,6 +9,18 @@
 
 #include "lib/harness.h"
 
+/* The thread sanitizer begins a thread of its own when it likes: there the count says nothing. */
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZER_HAS_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SANITIZER_HAS_THREAD 1
+#endif
+#endif
+#ifndef SANITIZER_HAS_THREAD
+#define SANITIZER_HAS_THREAD 0
+#endif
+
 static atomic_uint lines;
 
 static void listen(void *ctx, const char *line)
@@ -74,7 +86,7 @@ static void one_broker_one_thread(const char *dir)
     harness_check_rc(pawl_info(lane, &info), PAWL_OK);
     /* The fallback has one more, for the disk. */
     unsigned want = before + (strcmp(info.io, "posix") == 0 ? 2 : 1);
-    if (threads() != want)
+    if (!SANITIZER_HAS_THREAD && threads() != want)
         harness_fail("%u threads, not %u (io %s)", threads(), want, info.io);
     (void)harness_send(lane, "q", "stays");
     pawl_close(lane);

@@ -124,7 +124,7 @@ void loop_rig_turn(struct loop_rig *rig, uint64_t step_ns)
 }
 
 void loop_client_open(struct loop_rig *rig, struct loop_client *c, uint32_t ring_bytes,
-                      uint32_t window)
+                      uint32_t window, uint32_t uid)
 {
     int fds[2];
     struct pawl_now now = pawl_engine_now(rig->engine, rig->boot, rig->boot);
@@ -135,7 +135,7 @@ void loop_client_open(struct loop_rig *rig, struct loop_client *c, uint32_t ring
     c->session.fd = c->session.pidfd = -1;
     pawl_list_init(&c->session.lanes);
     pawl_list_init(&c->session.doomed);
-    const struct pawl_core_peer peer = { .label = "rig" };
+    const struct pawl_core_peer peer = { .uid = uid, .gid = uid, .label = "rig" };
     const struct pawl_attach_lane ask = { .sub_bytes = ring_bytes,
                                           .comp_bytes = ring_bytes,
                                           .window = window,
@@ -225,7 +225,7 @@ int loop_client_answer(struct loop_client *c, uint64_t seq, uint64_t *value)
     fail("no answer");
 }
 
-uint64_t loop_client_queue(struct loop_client *c, const char *name, uint32_t mode)
+uint64_t loop_client_queue(struct loop_client *c, const char *name, uint32_t mode, uint32_t perm)
 {
     struct pawl_cmd_queue *q = loop_client_claim(c, PAWL_CMD_QUEUE_CREATE, sizeof *q);
     uint64_t value = 0;
@@ -236,6 +236,7 @@ uint64_t loop_client_queue(struct loop_client *c, const char *name, uint32_t mod
     snprintf(q->name, sizeof q->name, "%s", name);
     q->options = (struct pawl_queue_options)PAWL_QUEUE_OPTIONS_INIT;
     q->options.mode = mode;
+    q->options.perm = perm;
     uint64_t seq = c->seq;
     loop_client_publish(c);
     int rc = loop_client_answer(c, seq, &value);

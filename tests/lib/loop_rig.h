@@ -43,8 +43,9 @@ void loop_rig_fini(struct loop_rig *rig); /* after all its clients */
 /* One turn, step_ns after the last: io, publish, timers, intake, settle, outbox. */
 void loop_rig_turn(struct loop_rig *rig, uint64_t step_ns);
 
+/* uid is its gid too; 0 may do everything. */
 void loop_client_open(struct loop_rig *rig, struct loop_client *client, uint32_t ring_bytes,
-                      uint32_t window);
+                      uint32_t window, uint32_t uid);
 /* Ends the session as the broker would: of a breach if it was doomed, else by death. */
 void loop_client_close(struct loop_client *client);
 bool loop_client_doomed(const struct loop_client *client);
@@ -56,6 +57,7 @@ const void *loop_client_next(struct loop_client *client);
 /* Turns until seq is answered; its result, *value its value. Completions before it are dropped. */
 int loop_client_answer(struct loop_client *client, uint64_t seq, uint64_t *value);
 /* Makes a queue; its number. */
-uint64_t loop_client_queue(struct loop_client *client, const char *name, uint32_t mode);
+uint64_t loop_client_queue(struct loop_client *client, const char *name, uint32_t mode,
+                           uint32_t perm);
 
 #endif
