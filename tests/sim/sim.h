@@ -197,6 +197,8 @@ struct sim_queue {
     uint64_t deliveries, exceptions;
     struct sim_grant *grants; /* history, newest last */
     uint32_t grant_count, grant_capacity;
+    struct sim_message **messages;
+    uint32_t message_count, message_capacity;
     uint64_t sent_max; /* STAT: counters never fall while the broker lives */
 };
 
@@ -267,7 +269,10 @@ struct sim {
     struct sim_queue *queues;
     struct sim_message **messages;
     uint32_t message_count, message_capacity;
-    struct sim_op **ops; /* by number - 1 */
+    struct sim_message **active; /* those of which something can still happen by itself */
+    uint32_t active_count, active_capacity;
+    uint64_t used_index, used_memory, used_log; /* when and what the last sum was */
+    struct sim_op **ops;                        /* by number - 1 */
     uint32_t op_count, op_capacity;
     struct sim_held remembered[64]; /* tokens for stale settlements */
     uint32_t remembered_count;

@@ -426,8 +426,8 @@ static void admin_drain(struct sim *w, struct sim_lane *lane)
         if (q->id != 0 && q->maybe_paused && q->pausing == NULL)
             (void)submit_queue(w, lane, q, PAWL_CMD_QUEUE_RESUME);
     }
-    for (uint32_t i = 0; i < w->message_count && has_window(lane); i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count && has_window(lane); i++) {
+        struct sim_message *m = w->active[i];
         if (!m->gone && m->id != 0 && m->open_ops == 0 && sim_model_surely(m, PAWL_STATE_DEAD))
             submit_message(w, lane, m, PAWL_CMD_RESTORE);
     }

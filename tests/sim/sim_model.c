@@ -34,11 +34,48 @@ static void drop_stand(struct sim_message *m, uint32_t i)
     m->stand_count--;
 }
 
+/* Those of which something can still happen by itself stand in a list of their own; the rest is
+ * looked at only when it is named. */
+static void activate(struct sim *w, struct sim_message *m)
+{
+    if (m->active)
+        return;
+    m->active = true;
+    w->active = sim_grow(w->active, &w->active_capacity, w->active_count, sizeof *w->active);
+    w->active[w->active_count++] = m;
+}
+
+static bool at_rest(const struct sim_message *m)
+{
+    if (m->gone)
+        return true;
+    if (m->stand_count > 1 || m->open_ops > 0 || m->moved)
+        return false;
+    const struct sim_set *set = &m->stands[0].set;
+    for (uint32_t i = 0; i < set->count; i++)
+        if (sim_rules_live(set->ways[i].state) || set->ways[i].reserve != 0)
+            return false;
+    return true;
+}
+
+static void deactivate(struct sim *w)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
+        m->active = !at_rest(m);
+        if (m->active)
+            w->active[kept++] = m;
+    }
+    w->active_count = kept;
+}
+
 /* A decision follows: what stands now may come back by a crash. */
 void sim_model_push(struct sim *w, struct sim_message *m)
 {
     m->changed = w->index;
     m->moved = true;
+    activate(w, m);
     if (m->queue->options.mode == PAWL_MEMORY)
         return;
     m->stands = sim_grow(m->stands, &m->stand_capacity, m->stand_count, sizeof *m->stands);
@@ -154,6 +191,14 @@ void sim_body_fill(uint8_t *body, uint32_t bytes, uint32_t number)
         memcpy(body, head, sizeof head);
 }
 
+static void q_add(struct sim_message *m)
+{
+    struct sim_queue *q = m->queue;
+    q->messages =
+        sim_grow(q->messages, &q->message_capacity, q->message_count, sizeof *q->messages);
+    q->messages[q->message_count++] = m;
+}
+
 struct sim_message *sim_model_send(struct sim *w, struct sim_op *op, uint8_t priority,
                                    uint32_t delivery_bytes)
 {
@@ -176,6 +221,8 @@ struct sim_message *sim_model_send(struct sim *w, struct sim_op *op, uint8_t pri
     none.state = PAWL_STATE_NONE;
     sim_set_add(w, &m->stands[0].set, &none);
     op->message = m;
+    q_add(m);
+    activate(w, m);
     w->totals->messages++;
     return m;
 }
@@ -261,8 +308,8 @@ void sim_model_wrote(struct sim *w)
     if (w->engine == NULL)
         return;
     uint64_t pos = pawl_log_appended(pawl_engine_log(w->engine));
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (!m->moved)
             continue;
         m->moved = false;
@@ -275,8 +322,8 @@ void sim_model_wrote(struct sim *w)
 void sim_model_durable(struct sim *w)
 {
     uint64_t durable = pawl_log_durable(pawl_engine_log(w->engine));
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         while (m->stand_count > 1 && m->stands[1].pos < durable && m->stands[1].pos != 0)
             drop_stand(m, 0);
     }
@@ -304,8 +351,8 @@ void sim_model_reserve(struct sim *w, struct sim_lane *lane, uint32_t bytes)
                               sizeof *lane->reserves);
     lane->reserves[lane->reserve_count++] = (struct sim_reserve){ index, bytes };
     sim_note(w, "reserve lane %u bytes %u", lane->uid, bytes);
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone || m->bytes != bytes || !waits_on(lane, m->queue))
             continue;
         struct sim_set *set = sim_current(m);
@@ -364,8 +411,8 @@ static void settle_room(struct sim *w, struct sim_lane *lane, uint64_t index, ui
     for (uint32_t i = 0; i < lane->reserve_count && other == 0; i++)
         if (lane->reserves[i].bytes == bytes && lane->reserves[i].index > index)
             other = lane->reserves[i].index;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m == to || m->gone || m->bytes != bytes)
             continue;
         for (uint32_t s = m->stand_count; s-- > 0;) {
@@ -512,8 +559,8 @@ static void check_leased(struct sim *w, const struct sim_queue *q, const struct 
                          uint64_t seq)
 {
     uint64_t of_queue = 0, of_receive = 0;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone || !sim_model_surely(m, PAWL_STATE_LEASED))
             continue;
         of_queue += m->queue == q ? 1 : 0;
@@ -991,9 +1038,10 @@ static void derive_again(struct sim *w, struct sim_message *m)
 /* What ends by its time, may end from now on. */
 void sim_model_time(struct sim *w)
 {
-    for (uint32_t i = 0; i < w->message_count; i++)
-        if (!w->messages[i]->gone)
-            derive(w, w->messages[i]);
+    deactivate(w);
+    for (uint32_t i = 0; i < w->active_count; i++)
+        if (!w->active[i]->gone)
+            derive(w, w->active[i]);
 }
 
 static bool timely(struct sim *w, struct sim_way *way)
@@ -1009,8 +1057,8 @@ static bool timely(struct sim *w, struct sim_way *way)
 void sim_model_timers(struct sim *w)
 {
     uint64_t now = w->now.time;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone)
             continue;
         struct sim_set *set = sim_current(m);
@@ -1048,8 +1096,8 @@ void sim_model_timers(struct sim *w)
 void sim_model_pumped(struct sim *w)
 {
     w->ends_pending = false;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         struct sim_set *set = sim_current(m), kept = { 0 };
         bool any = false;
         for (uint32_t j = 0; j < set->count && !m->gone; j++)
@@ -1068,8 +1116,8 @@ void sim_model_pumped(struct sim *w)
 uint64_t sim_model_next(struct sim *w, const struct sim_message **which)
 {
     uint64_t next = SIM_NEVER;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone || sim_current(m)->count != 1)
             continue;
         const struct sim_way *way = &sim_current(m)->ways[0];
@@ -1095,8 +1143,8 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
 {
     for (uint32_t l = 0; l < client->lane_count; l++)
         sim_model_lane_gone(w, client->lanes[l]);
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone)
             continue;
         struct sim_set *set = sim_current(m);
@@ -1130,8 +1178,8 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
 /* Deliveries of this lane that nobody saw: granted, and lost on the way. */
 void sim_model_lane_gone(struct sim *w, struct sim_lane *lane)
 {
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         for (uint32_t s = 0; s < m->stand_count; s++) {
             struct sim_set *set = &m->stands[s].set, kept = { 0 };
             bool any = false;
@@ -1203,6 +1251,7 @@ void sim_model_crash(struct sim *w)
         while (m->stand_count > 1)
             drop_stand(m, 0);
         set_replace(sim_current(m), &all);
+        activate(w, m);
         m->stands[0].index = w->index;
         m->stands[0].pos = 0;
         m->moved = false;
@@ -1279,8 +1328,8 @@ const char *sim_model_left(struct sim *w, char text[256])
 {
     uint32_t left = 0;
     struct sim_message *first = NULL;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone || sim_model_settled(m))
             continue;
         left++;
@@ -1295,8 +1344,8 @@ const char *sim_model_left(struct sim *w, char text[256])
 
 void sim_model_unseen(struct sim *w)
 {
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
         if (m->gone || sim_current(m)->count != 1)
             continue;
         const struct sim_way *way = &sim_current(m)->ways[0];
@@ -1324,4 +1373,5 @@ void sim_model_free(struct sim *w)
         free(m);
     }
     free(w->messages);
+    free(w->active);
 }

@@ -73,9 +73,9 @@ static void add(struct sim_range *range, bool always, bool ever, uint64_t n)
 void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts *out)
 {
     memset(out, 0, sizeof *out);
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
-        if (m->gone || m->queue != q)
+    for (uint32_t i = 0; i < q->message_count; i++) {
+        struct sim_message *m = q->messages[i];
+        if (m->gone)
             continue;
         const struct sim_set *set = sim_current(m);
         uint32_t alive = 0, by_state[PAWL_STATE_PURGED + 1] = { 0 };
@@ -94,8 +94,12 @@ void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts
 }
 
 /* Upper bounds of what all messages, remembered ones too, may take of memory and log. */
-static void used(const struct sim *w, uint64_t *memory, uint64_t *log)
+static void used(struct sim *w, uint64_t *memory, uint64_t *log)
 {
+    *memory = w->used_memory;
+    *log = w->used_log;
+    if (w->index < w->used_index + 200 && w->used_index != 0)
+        return; /* the limits are met by thousands, not by one */
     *memory = *log = 0;
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
@@ -113,6 +117,9 @@ static void used(const struct sim *w, uint64_t *memory, uint64_t *log)
         *log += alive ? m->bytes + 256 : 0;
     }
     *log += w->client_count * (512 + SIM_LANES_MAX * 64 * 64ull) + 65536;
+    w->used_memory = *memory;
+    w->used_log = *log;
+    w->used_index = w->index + 1;
 }
 
 uint64_t sim_limits(struct sim *w, const struct sim_queue *q, uint32_t body, uint32_t payload,
@@ -228,9 +235,9 @@ static struct sim_message *scan_guess(struct sim *w, struct sim_op *op, const st
 {
     struct sim_message *found = NULL;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < w->message_count; i++)
-        if (w->messages[i]->queue == op->queue && may_be(w->messages[i], r)) {
-            found = w->messages[i];
+    for (uint32_t i = 0; i < op->queue->message_count; i++)
+        if (may_be(op->queue->messages[i], r)) {
+            found = op->queue->messages[i];
             count++;
         }
     SIM_CHECK(w, count > 0, "scan of %s shows %" PRIx64 ", which nobody sent", op->queue->name,
@@ -297,9 +304,9 @@ static void scan_missing(struct sim *w, struct sim_op *op, const struct pawl_rec
                          uint64_t count, uint64_t last, bool all_known)
 {
     bool whole = op->after == 0 && count == 0 && all_known;
-    for (uint32_t i = 0; i < w->message_count; i++) {
-        struct sim_message *m = w->messages[i];
-        if (m->gone || m->queue != op->queue || m->changed >= op->index)
+    for (uint32_t i = 0; i < op->queue->message_count; i++) {
+        struct sim_message *m = op->queue->messages[i];
+        if (m->gone || m->changed >= op->index)
             continue;
         if (!whole && (m->id == 0 || m->id <= op->after || m->id > last))
             continue;

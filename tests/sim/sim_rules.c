@@ -59,7 +59,7 @@ static uint64_t ladder(const struct sim_queue *q, uint32_t failed)
  * since the later moment. */
 static bool merge(struct sim_way *old, const struct sim_way *way)
 {
-    if (old->state != way->state || old->fresh || way->fresh)
+    if (old->fresh || way->fresh)
         return false;
     bool ready = old->state == PAWL_STATE_READY;
     struct sim_way a = *old, b = *way;
@@ -79,10 +79,18 @@ static bool merge(struct sim_way *old, const struct sim_way *way)
     return true;
 }
 
+/* What most ways differ in, looked at first. */
+static bool alike(const struct sim_way *a, const struct sim_way *b)
+{
+    return a->state == b->state && a->acquired == b->acquired && a->reserve == b->reserve &&
+           a->grant == b->grant && a->failed == b->failed;
+}
+
 void sim_set_add(struct sim *w, struct sim_set *set, const struct sim_way *way)
 {
     for (uint32_t i = 0; i < set->count; i++)
-        if (memcmp(&set->ways[i], way, sizeof *way) == 0 || merge(&set->ways[i], way))
+        if (alike(&set->ways[i], way) &&
+            (memcmp(&set->ways[i], way, sizeof *way) == 0 || merge(&set->ways[i], way)))
             return;
     set->ways = sim_grow(set->ways, &set->capacity, set->count, sizeof *set->ways);
     set->ways[set->count++] = *way;

@@ -658,7 +658,7 @@ static void world_free(struct sim *w)
         free(w->ops[i]);
     }
     for (uint32_t i = 0; i < w->options.queues; i++)
-        free(w->queues[i].grants);
+        free(w->queues[i].messages), free(w->queues[i].grants);
     free(w->queues);
     free(w->clients);
     free(w->lanes);
