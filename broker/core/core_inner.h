@@ -89,6 +89,8 @@ struct pawl_core_lease {
 };
 /* The time of a lease runs from its publication: until then its timer does not end it. */
 #define PAWL_POSITION_PENDING 0u
+#define PAWL_POSITION_BACK \
+    (UINT64_MAX - 2) /* never shown, and its lane is closed: to be released */
 #define PAWL_POSITION_AGAIN (UINT64_MAX - 1) /* to be emitted again as the ring has room */
 #define PAWL_POSITION_NONE UINT64_MAX        /* dropped, or published by an earlier broker */
 

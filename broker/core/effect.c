@@ -148,6 +148,19 @@ static bool emitted_again(const struct pawl_core *core, const struct pawl_core_l
     return lane && lane->handle != PAWL_NO_HANDLE && lane->handle != handle;
 }
 
+/* Its client has closed the lane, so nobody will ever see this delivery: it need not wait for the
+ * end of the lease. */
+static bool lane_closed(const struct pawl_core *core, const struct pawl_core_lease *l)
+{
+    if (l->session == 0)
+        return false;
+    const struct pawl_core_session *s = pawl_core_session_at(core, l->session);
+    if (s->state != PAWL_SESSION_LIVE || s->lanes[l->lane] == 0)
+        return false;
+    const struct pawl_core_lane *lane = pawl_core_lane_at(core, s->lanes[l->lane]);
+    return lane->handle == PAWL_NO_HANDLE && lane->opened_epoch == s->epoch;
+}
+
 static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, bool published,
                           uint64_t position)
 {
@@ -162,6 +175,10 @@ static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, b
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
     l->position = published ? position : PAWL_POSITION_NONE;
     pawl_core_message_timer(core, e->message);
+    if (!published && lane_closed(core, l)) {
+        l->position = PAWL_POSITION_BACK;
+        pawl_timer_arm(&core->wheel, m->timer, core->now.time); /* does it when there is room */
+    }
 }
 
 void pawl_core_effect_done(struct pawl_core *core, const struct pawl_effect *effect, bool published,

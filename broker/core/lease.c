@@ -332,6 +332,10 @@ void pawl_core_lease_timer(struct pawl_core *core, uint32_t n)
         (void)pawl_core_lease_back(core, n, PAWL_BACK_RELEASED, NULL, 0, NULL, 0);
         return;
     }
+    if (l->position == PAWL_POSITION_BACK) {
+        (void)pawl_core_lease_back(core, n, PAWL_BACK_RELEASED, NULL, 0, NULL, 0);
+        return;
+    }
     if (l->position == PAWL_POSITION_PENDING) {
         /* Not shown yet: time runs from publication. Look again a lease later. */
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);

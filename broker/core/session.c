@@ -218,7 +218,7 @@ static bool was_taken(const struct pawl_core *core, const struct pawl_core_sessi
                       const struct pawl_core_lease *l)
 {
     if (s->why != PAWL_END_DEAD || l->position == PAWL_POSITION_PENDING ||
-        l->position >= PAWL_POSITION_AGAIN || s->lanes[l->lane] == 0)
+        l->position >= PAWL_POSITION_BACK || s->lanes[l->lane] == 0)
         return false;
     return l->position <= pawl_core_lane_at(core, s->lanes[l->lane])->taken;
 }

@@ -215,6 +215,25 @@ static void deliveries_dropped_with_their_rings_go_to_the_new_ones(void **state)
     end(w);
 }
 
+static void what_a_closed_lane_never_showed_is_released(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    (void)core_send(&w->b, w->q, "x");
+    (void)core_receive_submit(&w->a, PAWL_CMD_RECEIVE, w->q, 1, 0, PAWL_LEASE_HELD);
+    struct pawl_effect old = w->s.effects[0];
+    assert_int_equal(old.type, PAWL_EFFECT_DELIVERY);
+    w->s.effect_count = 0;
+    pawl_core_lane_close(w->s.core, w->a.lane, w->s.now);
+    pawl_core_effect_done(w->s.core, &old, false, 0);
+    core_pass(&w->s, 2 * PAWL_NS_MS);
+    core_turn(&w->s);
+    struct core_delivery d = core_receive(&w->b, w->q);
+    assert_true(d.there);
+    assert_int_equal(d.d.failed, 0);
+    end(w);
+}
+
 static void credit_is_counted_again_after_a_restart(void **state)
 {
     (void)state;
@@ -410,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_pending_receive_goes_on_waiting_in_new_rings),
         cmocka_unit_test(deliveries_not_read_come_again),
         cmocka_unit_test(deliveries_dropped_with_their_rings_go_to_the_new_ones),
+        cmocka_unit_test(what_a_closed_lane_never_showed_is_released),
         cmocka_unit_test(credit_is_counted_again_after_a_restart),
         cmocka_unit_test(a_session_comes_back_only_with_its_secret),
         cmocka_unit_test(a_detached_session_ends_after_its_grace),
