@@ -378,7 +378,8 @@ static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
     if (way->id != 0 ? way->id != d->message : d->message >> 40 != way->epoch)
         return false;
     /* deadline 0: at most once; 1: over before it was shown, the library drops it */
-    if (d->deadline > 1 ? way->state != PAWL_STATE_LEASED : way->state == PAWL_STATE_LEASED)
+    if (d->deadline > 1 ? way->state != PAWL_STATE_LEASED
+                        : d->deadline == 0 && way->state == PAWL_STATE_LEASED)
         return false;
     if (d->deadline > 1 && (way->wall != d->sent_wall_ns || way->kind != d->lease_kind))
         return false;
@@ -399,8 +400,7 @@ static bool keep_shown(void *ctx, const struct sim_way *way)
 static bool keep_again(void *ctx, const struct sim_way *way)
 {
     const struct shown *s = ctx;
-    return way->grant == s->d->grant && way->reserve == 0 &&
-           (s->d->deadline > 1 || way->state != PAWL_STATE_LEASED || way->over);
+    return way->grant == s->d->grant && way->reserve == 0;
 }
 
 /* The room `index` went to `m`: nobody else got it. */
@@ -627,6 +627,8 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     bool again = false;
     for (uint32_t i = 0; i < set->count; i++) {
         const struct sim_way *way = &set->ways[i];
+        if (d->deadline == 1 && way->state == PAWL_STATE_LEASED && !way->over)
+            continue; /* only what has ended since is shown as over */
         if (way->grant == d->grant && way->reserve == 0)
             again = true;
         if (way->reserve != 0 && way->lane == lane->uid && fits(d, way) &&
