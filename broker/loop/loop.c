@@ -58,13 +58,16 @@ static uint64_t sleep_until(const struct pawl_loop *loop)
     return pawl_min_u64(pawl_engine_next(loop->engine), pawl_sessions_next(&loop->sessions));
 }
 
+/* While a write is in flight its end is what we wait for, and that may need this very core: a yield
+ * helps (trap 1), unless the machine is busy. So there is an end to it, and then a real sleep. */
 static bool may_spin(const struct pawl_loop *loop)
 {
+    uint64_t quiet = loop->boot - loop->busy_at;
     if (loop->spin_ns == 0)
         return false;
-    uint64_t quiet = loop->boot - loop->busy_at;
-    return quiet < loop->spin_ns ||
-           (quiet < SPIN_WRITE_NS && pawl_log_in_flight(pawl_engine_log(loop->engine)) > 0);
+    if (pawl_log_in_flight(pawl_engine_log(loop->engine)) > 0)
+        return quiet < SPIN_WRITE_NS;
+    return quiet < loop->spin_ns;
 }
 
 /* How long the next turn may wait in the io; gives the processor away where that is better. */

@@ -15,9 +15,10 @@
  *   8 outbox     one store a lane, then wake those who wait
  *
  * After an empty turn: look again for spin_ns, yielding each time (trap 1: a tight loop starves the
- * kernel's worker that ends our own write); with spinning allowed also while a write is in flight,
- * up to SPIN_WRITE_NS. Then yield once and look; then announce to the active lanes, look, and sleep
- * in the io until the next deadline. An idle lane costs nothing at all: it is in no list. */
+ * kernel's worker that ends our own write); while a write is in flight for SPIN_WRITE_NS, be that
+ * more or less, if spinning is allowed at all. Then yield once and look; then announce to the
+ * active lanes, look, and sleep in the io until the next deadline. An idle lane costs nothing at
+ * all: it is in no list. */
 
 #include "loop/engine.h"
 #include "loop/intake.h"
