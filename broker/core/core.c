@@ -11,12 +11,14 @@
 static int init(struct pawl_core *c)
 {
     struct pawl_budget *b = &c->budget;
-    if (pawl_pool_init(&c->messages, b, sizeof(struct pawl_core_message), 12) != 0 ||
-        pawl_pool_init(&c->queues, b, sizeof(struct pawl_core_queue), 4) != 0 ||
-        pawl_pool_init(&c->leases, b, sizeof(struct pawl_core_lease), 10) != 0 ||
-        pawl_pool_init(&c->sessions, b, sizeof(struct pawl_core_session), 5) != 0 ||
-        pawl_pool_init(&c->lanes, b, sizeof(struct pawl_core_lane), 8) != 0 ||
-        pawl_pool_init(&c->waiters, b, sizeof(struct pawl_core_waiter), 7) != 0 ||
+    if (pawl_pool_init(&c->messages, b, sizeof(struct pawl_core_message), PAWL_MESSAGES_SHIFT) !=
+            0 ||
+        pawl_pool_init(&c->queues, b, sizeof(struct pawl_core_queue), PAWL_QUEUES_SHIFT) != 0 ||
+        pawl_pool_init(&c->leases, b, sizeof(struct pawl_core_lease), PAWL_LEASES_SHIFT) != 0 ||
+        pawl_pool_init(&c->sessions, b, sizeof(struct pawl_core_session), PAWL_SESSIONS_SHIFT) !=
+            0 ||
+        pawl_pool_init(&c->lanes, b, sizeof(struct pawl_core_lane), PAWL_LANES_SHIFT) != 0 ||
+        pawl_pool_init(&c->waiters, b, sizeof(struct pawl_core_waiter), PAWL_WAITERS_SHIFT) != 0 ||
         pawl_pool_init(&c->purges, b, sizeof(struct pawl_core_purge), 7) != 0 ||
         pawl_pool_init(&c->scans, b, sizeof(struct pawl_core_scan), 7) != 0)
         return -1;

@@ -287,31 +287,40 @@ struct pawl_take {
 
 /* --- pools ----------------------------------------------------------------------------------- */
 
+/* Entries a chunk, as powers of two. */
+#define PAWL_QUEUES_SHIFT 4u
+#define PAWL_LEASES_SHIFT 10u
+#define PAWL_SESSIONS_SHIFT 5u
+#define PAWL_LANES_SHIFT 8u
+#define PAWL_WAITERS_SHIFT 7u
+
 static inline struct pawl_core_message *pawl_core_message_at(const struct pawl_core *core,
                                                              uint32_t n)
 {
-    return pawl_pool_at(&core->messages, n);
+    return pawl_pool_entry(&core->messages, n, sizeof(struct pawl_core_message),
+                           PAWL_MESSAGES_SHIFT);
 }
 static inline struct pawl_core_queue *pawl_core_queue_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_at(&core->queues, n);
+    return pawl_pool_entry(&core->queues, n, sizeof(struct pawl_core_queue), PAWL_QUEUES_SHIFT);
 }
 static inline struct pawl_core_lease *pawl_core_lease_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_at(&core->leases, n);
+    return pawl_pool_entry(&core->leases, n, sizeof(struct pawl_core_lease), PAWL_LEASES_SHIFT);
 }
 static inline struct pawl_core_session *pawl_core_session_at(const struct pawl_core *core,
                                                              uint32_t n)
 {
-    return pawl_pool_at(&core->sessions, n);
+    return pawl_pool_entry(&core->sessions, n, sizeof(struct pawl_core_session),
+                           PAWL_SESSIONS_SHIFT);
 }
 static inline struct pawl_core_lane *pawl_core_lane_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_at(&core->lanes, n);
+    return pawl_pool_entry(&core->lanes, n, sizeof(struct pawl_core_lane), PAWL_LANES_SHIFT);
 }
 static inline struct pawl_core_waiter *pawl_core_waiter_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_at(&core->waiters, n);
+    return pawl_pool_entry(&core->waiters, n, sizeof(struct pawl_core_waiter), PAWL_WAITERS_SHIFT);
 }
 static inline bool pawl_core_terminal(uint8_t state) { return state >= PAWL_STATE_ACKED; }
 static inline uint64_t pawl_core_new_id(struct pawl_core *core)

@@ -27,6 +27,8 @@ struct pawl_home {
     uint32_t segment; /* low 32 bits of its number + 1; 0: none */
 };
 
+#define PAWL_MESSAGES_SHIFT 12u /* entries a chunk of their pool, as power of two */
+
 struct pawl_core_message {
     uint64_t id;        /* 0 */
     uint64_t place;     /* order in the queue, kept for ever; SCHEDULED first time: when due */

