@@ -285,7 +285,7 @@ bool pawl_core_deliver_again(struct pawl_core *core, struct pawl_core_lane *lane
 {
     struct pawl_core_message *m = pawl_core_message_at(core, l->message);
     uint32_t bytes = delivery_bytes(m);
-    if ((m->flags & PAWL_MESSAGE_PINS) == PAWL_MESSAGE_PINS || bytes > lane->comp_bytes ||
+    if ((m->flags & PAWL_MESSAGE_PINS) == PAWL_MESSAGE_PINS || bytes > lane->comp_bytes / 2 ||
         !pawl_core_lease_current(core, m)) {
         l->position = PAWL_POSITION_NONE; /* it comes back when the lease is over */
         return true;
