@@ -116,12 +116,15 @@ static void submit_receive(struct sim *w, struct sim_lane *lane)
     if (count == 0)
         return;
     if (w->liveness) {
-        /* one receive on everything, so that nothing is left out */
-        standing = false;
+        /* one receive on everything, so that nothing is left out; a standing one where that is all
+         * the same, with a credit that must come back for the queue to drain */
+        standing = w->options.queues == 1;
         count = 0;
         for (uint32_t i = 0; i < w->options.queues; i++)
             if (w->queues[i].id != 0)
                 queues[count++] = &w->queues[i];
+        if (count == 0)
+            return;
     }
     struct sim_op *op = sim_op_create(w, lane, standing ? PAWL_CMD_SUBSCRIBE : PAWL_CMD_RECEIVE,
                                       sizeof(struct pawl_cmd_receive), count * 8);
@@ -138,7 +141,7 @@ static void submit_receive(struct sim *w, struct sim_lane *lane)
         c.lease_ns = 60 * SIM_S;
         c.lease_kind = PAWL_LEASE_PROCESS;
         c.flags = 0;
-        c.max = 16;
+        c.max = standing ? 2 : 16;
     }
     c.queue_count = (uint8_t)count;
     memcpy(op->command, &c, sizeof c);

@@ -881,7 +881,8 @@ static void answer_purge(struct sim *w, struct sim_op *op, uint64_t value)
                 struct sim_way way = set->ways[j];
                 struct sim_pred *p = sim_pred_find(&way, op->number);
                 if (p != NULL && sim_rules_live(way.state)) {
-                    if (!before)
+                    /* the answer may be an earlier decision's, made before it was sent again */
+                    if (!before || (op->takes > 1 && way.epoch == w->epoch))
                         sim_set_add(w, &kept, &way);
                     sim_rules_purge(w, &way);
                 }

@@ -19,6 +19,27 @@ static bool before(const struct sim_way *a, uint64_t b_time, uint64_t b_index)
     return a->place_time + SIM_MS < b_time;
 }
 
+/* Of every 32 deliveries one goes to the lowest level that waits: level 0 is that, if it does. */
+static void starved(struct sim *w, const struct sim_message *m, uint64_t ready_index,
+                    uint64_t index)
+{
+    const struct sim_queue *q = m->queue;
+    uint64_t all = 0, lowest = 0;
+    if (m->priority != 0 || ready_index == 0)
+        return;
+    for (uint32_t i = 0; i < q->grant_count; i++) {
+        const struct sim_grant *g = &q->grants[i];
+        if (g->index <= ready_index || g->index >= index)
+            continue;
+        all++;
+        lowest += g->priority == 0 ? 1 : 0;
+    }
+    SIM_CHECK(w, all <= 32 * (lowest + 2 + w->crashes),
+              "G9: m%u of the lowest level waited for %" PRIu64 " deliveries, %" PRIu64
+              " of its level",
+              m->number, all, lowest);
+}
+
 /* m was granted by the reservation `index`; it has been ready since late->ready_index. Nothing that
  * stands behind it may have been granted between. */
 void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *early,
@@ -47,6 +68,7 @@ void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way 
         }
     }
     q->deliveries++;
+    starved(w, m, late->ready_index, index);
     SIM_CHECK(w, q->exceptions <= q->deliveries / 32 + 2 + w->crashes,
               "G9: queue %s: %" PRIu64 " of %" PRIu64 " deliveries went to a lower priority",
               q->name, q->exceptions, q->deliveries);
