@@ -262,7 +262,7 @@ run-tsan:
 	@$(RUN) $(THREADED)
 
 check-bugs: need ## every seeded bug must make its test fail
-	@tests/bugs_run.sh
+	@BUILD=$(BUILD) JOBS=$(JOBS) tests/bugs_run.sh
 
 bench: need ## measure; the full set takes minutes
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(PROGRAMS)
