@@ -37,7 +37,7 @@ struct posix {
     pthread_mutex_t lock;
     pthread_cond_t work;
     /* under lock: */
-    struct row todo, done;
+    struct row asked, done;
     bool stop;
     /* the thread's own, but read by the owner when it submits: a hint, either value is right */
     uint32_t no_dsync; /* both threads: pawl_load_rlx_u32 */
@@ -113,14 +113,14 @@ static void *thread_main(void *arg)
     pthread_setname_np(pthread_self(), "pawld-io");
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        while (!p->todo.first && !p->stop)
+        while (!p->asked.first && !p->stop)
             pthread_cond_wait(&p->work, &p->lock);
-        struct pawl_io_op *op = p->todo.first;
+        struct pawl_io_op *op = p->asked.first;
         if (!op)
             break; /* stopped, and all is done */
-        p->todo.first = op->next;
-        if (!p->todo.first)
-            p->todo.end = &p->todo.first;
+        p->asked.first = op->next;
+        if (!p->asked.first)
+            p->asked.end = &p->asked.first;
         pthread_mutex_unlock(&p->lock);
 
         int result = run(p, op);
@@ -145,7 +145,7 @@ static void submit(struct posix *p, struct pawl_io_op *op)
 {
     p->in_flight++;
     pthread_mutex_lock(&p->lock);
-    row_push(&p->todo, op);
+    row_push(&p->asked, op);
     pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->lock);
 }
@@ -311,7 +311,7 @@ struct pawl_io *pawl_io_posix_create(char *text)
     }
     p->io.ops = &posix_ops;
     pawl_watch_table_init(&p->watches);
-    row_init(&p->todo);
+    row_init(&p->asked);
     row_init(&p->done);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
