@@ -20,6 +20,7 @@ int main(void)
                                   .mode = PAWL_DURABLE,
                                   .producers = 2,
                                   .consumers = 3,
+                                  .freezes = 1,
                                   .step = 400,
                                   .body_max = 2000,
                                   .lease_ns = 1 * PAWL_NS_S,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "lib/harness.h"
 
 #define HOURS_12 PAWL_LEASE_NS_MAX
@@ -180,6 +181,33 @@ static void stopped_client_loses_its_lease_by_time(struct consumer *c)
     }
 }
 
+/* C7: the broker itself was stopped. What is over when it goes on is over, though the ack came into
+ * the ring in time: it was not decided in time. */
+static void stopped_broker_judges_by_the_deadline(void)
+{
+    struct pawl_receive_options o = PAWL_RECEIVE_OPTIONS_INIT;
+    struct pawl_message m;
+    struct pawl_answer a;
+    pawl_ticket ticket;
+    harness_step("broker stopped");
+    harness_queue(lane, "c7", PAWL_DURABLE, 0);
+    (void)harness_send(lane, "c7", "late");
+    o.lease_ns = 300 * PAWL_NS_MS;
+    harness_check_rc(pawl_receive(lane, "c7", &o, &m), PAWL_OK);
+    harness_freeze(broker.pid);
+    harness_check_rc(pawl_submit_ack(lane, &m.token, 0, &ticket), PAWL_OK);
+    harness_check_rc(pawl_flush(lane), PAWL_OK);
+    bool in_time = pawl_clock_boot() < m.deadline_ns;
+    harness_until(pawl_clock_boot() > m.deadline_ns + 50 * PAWL_NS_MS);
+    harness_signal(broker.pid, SIGCONT);
+    harness_check_rc(pawl_wait(lane, ticket, LONG_WAIT, &a), PAWL_OK);
+    if (in_time) /* else a busy machine has spoilt the question */
+        harness_check_rc(a.result, PAWL_E_LEASE_LOST);
+    m = take("c7");
+    harness_check(m.expired == 1 && m.acquired == 2);
+    harness_check_rc(pawl_ack(lane, &m.token, 0), PAWL_OK);
+}
+
 /* Only what the program took counts as crashed; what was merely prefetched is given back. */
 static void prefetched_messages_are_not_counted(struct consumer *c)
 {
@@ -277,6 +305,7 @@ int main(void)
     held_lease_ends_with_its_process(c);
     detached_lease_survives_its_process(c);
     stopped_client_loses_its_lease_by_time(c);
+    stopped_broker_judges_by_the_deadline();
     prefetched_messages_are_not_counted(c);
     poison_ends_up_dead(c);
     closing_gives_back_at_once();

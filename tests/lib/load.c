@@ -449,12 +449,13 @@ void load_run(struct harness_broker *b, const struct load_options *options,
 
 void load_print(const char *title, const struct load_report *r)
 {
-    printf("%s: %llu sent, %llu acknowledged once each, in %.1f s; %llu kills of the broker, %llu "
-           "of clients, %llu freezes; %llu delivered again, %llu leases lost, %llu refused full; "
-           "outcome cut off: %llu sends, %llu acks\n",
-           title, (unsigned long long)r->sent, (unsigned long long)r->acked, (double)r->ns / 1e9,
-           (unsigned long long)r->broker_kills, (unsigned long long)r->client_kills,
-           (unsigned long long)r->freezes, (unsigned long long)r->redelivered,
-           (unsigned long long)r->lost_leases, (unsigned long long)r->full,
-           (unsigned long long)r->sends_open, (unsigned long long)r->acks_open);
+    printf(
+        "%s: %llu sends said OK, %llu were cut off by a kill; %llu messages acknowledged once each "
+        "by an OK, %llu by one that was cut off; in %.1f s with %llu kills of the broker, %llu of "
+        "clients, %llu freezes; %llu delivered again, %llu leases lost, %llu refused full\n",
+        title, (unsigned long long)r->sent, (unsigned long long)r->sends_open,
+        (unsigned long long)r->acked, (unsigned long long)r->acks_open, (double)r->ns / 1e9,
+        (unsigned long long)r->broker_kills, (unsigned long long)r->client_kills,
+        (unsigned long long)r->freezes, (unsigned long long)r->redelivered,
+        (unsigned long long)r->lost_leases, (unsigned long long)r->full);
 }
