@@ -86,7 +86,8 @@ extern "C" {
     X(E_PERM, -32, NOT_APPLIED, PERMANENT, "no right to do this")                                  \
     X(E_EXISTS, -33, NOT_APPLIED, PERMANENT, "exists with other options")                          \
     X(E_QUEUE_GONE, -34, NOT_APPLIED, PERMANENT, "the queue was dropped")                          \
-    X(E_NOT_SUPPORTED, -35, NOT_APPLIED, PERMANENT, "this version or kind of queue has no such thing")         \
+    X(E_NOT_SUPPORTED, -35, NOT_APPLIED, PERMANENT,                                                \
+      "this version or kind of queue has no such thing")                                           \
     X(E_OPID_MISMATCH, -36, NOT_APPLIED, PERMANENT, "the id was used for another operation")       \
     X(E_TXN_POISONED, -37, NOT_APPLIED, PERMANENT, "a step failed: the transaction cannot commit") \
     X(E_TXN_TIMEOUT, -38, NOT_APPLIED, PERMANENT, "the transaction is older than its limit")       \
