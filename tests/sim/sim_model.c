@@ -552,6 +552,19 @@ static void set_deadline(struct sim *w, struct sim_message *m, struct sim_way *w
         way->from = way->to = end;
     }
     way->cap_max = w->now.time + way->hold_ns;
+    if (!way->ended)
+        way->over = false; /* its time has begun anew, though the first one had run out unseen */
+}
+
+/* A lease in force was shown: none of what would have followed its end has happened. */
+static void keep_leased(struct sim_message *m)
+{
+    struct sim_set *set = sim_current(m);
+    uint32_t count = 0;
+    for (uint32_t j = 0; j < set->count; j++)
+        if (set->ways[j].state == PAWL_STATE_LEASED)
+            set->ways[count++] = set->ways[j];
+    set->count = count;
 }
 
 /* Limits of what may be under lease: of the queue, and of a standing receive its credit. */
@@ -686,6 +699,8 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             }
             set_deadline(w, m, way, d);
         }
+    if (d->deadline > 1)
+        keep_leased(m);
     derive_again(w, m); /* one that was held up may be over at once */
     m->shown_handle = lane->handle;
     m->shown_end = lane->tail;
