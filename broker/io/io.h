@@ -73,6 +73,11 @@ struct pawl_io_ops {
     void (*open)(struct pawl_io *io, struct pawl_io_op *op, int dir, const char *name, int flags,
                  unsigned mode, bool direct);
 
+    /* file_read without blocking; result is the count, which may be less than bytes, or -errno.
+     * NULL where a kind does not have it: it only lets recovery go on while the disk reads. */
+    void (*read)(struct pawl_io *io, struct pawl_io_op *op, int fd, void *buffer, size_t bytes,
+                 uint64_t offset);
+
     int (*watch_add)(struct pawl_io *io, struct pawl_io_watch *watch);
     void (*watch_remove)(struct pawl_io *io, struct pawl_io_watch *watch);
 

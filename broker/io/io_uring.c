@@ -143,6 +143,10 @@ static void sqe_fill(struct io_uring_sqe *sqe, struct pawl_io_op *op)
         io_uring_prep_openat(sqe, op->fd, (const char *)op->data,
                              (int)op->offset | (op->is_direct ? O_DIRECT : 0), (mode_t)op->bytes);
         break;
+    case PAWL_OP_READ:
+        io_uring_prep_read(sqe, op->fd, (void *)(uintptr_t)op->data,
+                           (unsigned)pawl_min_u64(op->bytes, 1u << 30), op->offset);
+        break;
     default:
         PAWL_ASSERT(!"an operation of no kind");
     }
@@ -207,6 +211,16 @@ static void uring_open(struct pawl_io *io, struct pawl_io_op *op, int dir, const
 {
     struct uring *u = of(io);
     pawl_op_init_open(op, dir, name, flags, mode, direct);
+    u->in_flight++;
+    queue(u, op);
+}
+
+static void uring_read(struct pawl_io *io, struct pawl_io_op *op, int fd, void *buffer,
+                       size_t bytes, uint64_t offset)
+{
+    struct uring *u = of(io);
+    PAWL_ASSERT(((uintptr_t)op & TAG_MASK) == 0);
+    pawl_op_init_read(op, fd, buffer, bytes, offset);
     u->in_flight++;
     queue(u, op);
 }
@@ -419,6 +433,7 @@ static const struct pawl_io_ops uring_ops = {
     .write = uring_write,
     .flush = uring_flush,
     .open = uring_open,
+    .read = uring_read,
     .watch_add = uring_watch_add,
     .watch_remove = uring_watch_remove,
     .wait = uring_wait,
@@ -426,8 +441,8 @@ static const struct pawl_io_ops uring_ops = {
 
 static int probe_opcodes(struct uring *u, const char **what)
 {
-    static const int needed[] = { IORING_OP_WRITE, IORING_OP_FSYNC, IORING_OP_OPENAT,
-                                  IORING_OP_POLL_ADD, IORING_OP_POLL_REMOVE };
+    static const int needed[] = { IORING_OP_WRITE,  IORING_OP_READ,     IORING_OP_FSYNC,
+                                  IORING_OP_OPENAT, IORING_OP_POLL_ADD, IORING_OP_POLL_REMOVE };
     *what = "the operations we need";
     struct io_uring_probe *probe = io_uring_get_probe_ring(&u->ring);
     if (!probe)

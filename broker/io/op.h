@@ -10,7 +10,7 @@
  *     WRITE_DURABLE                 pieces with RWF_DSYNC, each durable when it returns
  *     WRITE                         pieces, in the cache of the file or device
  *     WRITE_FLUSH → FLUSH_AFTER     where RWF_DSYNC is not supported: all pieces, then fdatasync
- *     FLUSH, OPEN                   one call
+ *     FLUSH, OPEN, READ             one call
  * Also here: the table of watches, whose slots carry a generation, so that a completion that was on
  * its way when its watch was removed finds nobody. */
 
@@ -23,7 +23,8 @@ enum pawl_op_kind {
     PAWL_OP_WRITE_FLUSH,
     PAWL_OP_FLUSH_AFTER,
     PAWL_OP_FLUSH,
-    PAWL_OP_OPEN
+    PAWL_OP_OPEN,
+    PAWL_OP_READ
 };
 
 #define PAWL_OP_RETRIES_MAX 32u /* calls in a row that brought nothing */
@@ -31,6 +32,7 @@ enum pawl_op_kind {
 void pawl_op_init_write(struct pawl_io_op *op, int fd, const void *data, size_t bytes,
                         uint64_t offset, bool durable, bool has_dsync);
 void pawl_op_init_flush(struct pawl_io_op *op, int fd);
+void pawl_op_init_read(struct pawl_io_op *op, int fd, void *buffer, size_t bytes, uint64_t offset);
 /* Flags and mode are kept in offset and bytes; fd is the directory. */
 void pawl_op_init_open(struct pawl_io_op *op, int dir, const char *name, int flags, unsigned mode,
                        bool direct);

@@ -4,7 +4,11 @@
 
 /* A window over one slot file, read in large pieces, grown for large blocks. Where a large piece
  * gives EIO, what is wanted is read page by page, so that one bad sector does not take its
- * neighbours along. */
+ * neighbours along.
+ *
+ * Where the io can read without blocking, the piece behind the window is on its way while the one
+ * in it is looked at: the walk of a recovery then takes the longer of disk and processor, not both.
+ * A piece that did not come whole is read again in the blocking way, which knows what to do. */
 
 #include "io/io.h"
 #include "log/block.h"
@@ -16,6 +20,10 @@ struct pawl_reader {
     uint64_t start, have; /* the window: [start, start + have) of the file */
     uint8_t *buffer;
     uint64_t capacity;
+    struct pawl_io_op ahead_op; /* busy: the next piece is on its way */
+    uint8_t *ahead;             /* one piece; NULL: read in the blocking way alone */
+    uint64_t ahead_at;          /* where it is from; NONE: nothing is there */
+    int ahead_result;
 };
 
 #define PAWL_READER_CHUNK (2u << 20)

@@ -80,6 +80,43 @@ static int wait_for(struct pawl_io *io, struct call *call)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
+static void a_read_brings_what_there_is_and_blocks_nobody(void **state)
+{
+    (void)state;
+    struct pawl_io *io = make_io(URING);
+    if (!io)
+        skip();
+    char path[64];
+    bool direct;
+    int dir = rig_dir_make(path);
+    uint8_t *page = aligned_alloc(4096, 8192), *back = aligned_alloc(4096, 16384);
+    memset(page, 0x5a, 8192);
+    int fd = io->ops->file_open(io, dir, "f", O_RDWR | O_CREAT, 0600, true, &direct);
+    assert_true(fd >= 0);
+    struct call w = { .op.done = called };
+    io->ops->write(io, &w.op, fd, page, 8192, 0, true);
+    assert_int_equal(wait_for(io, &w), 0);
+    struct call whole = { .op.done = called }, part = { .op.done = called };
+    struct call past = { .op.done = called }, wrong = { .op.done = called };
+    io->ops->read(io, &whole.op, fd, back, 8192, 0);
+    assert_int_equal(whole.times, 0); /* never inside the submitting call */
+    assert_int_equal(wait_for(io, &whole), 8192);
+    assert_memory_equal(back, page, 8192);
+    io->ops->read(io, &part.op, fd, back, 16384, 4096);
+    assert_int_equal(wait_for(io, &part), 4096);
+    io->ops->read(io, &past.op, fd, back, 4096, 65536);
+    assert_int_equal(wait_for(io, &past), 0);
+    io->ops->read(io, &wrong.op, dir, back, 4096, 0);
+    assert_int_equal(wait_for(io, &wrong), -EISDIR);
+    assert_false(whole.op.busy || part.op.busy || past.op.busy || wrong.op.busy);
+    io->ops->file_close(io, fd);
+    free(page);
+    free(back);
+    close(dir);
+    rig_dir_remove(path);
+    io->ops->destroy(io);
+}
+
 static void writes_flushes_and_opens(struct pawl_io *io)
 {
     char path[64];
@@ -654,6 +691,7 @@ int main(void)
         TWO(refuses_what_is_no_file),
         TWO(finishes_more_than_the_ring_holds),
         TWO(short_write_is_no_success),
+        cmocka_unit_test(a_read_brings_what_there_is_and_blocks_nobody),
         cmocka_unit_test(every_errno_ends_in_an_error),
         cmocka_unit_test(a_few_retries_are_free),
         cmocka_unit_test(short_counts_are_gone_on_with),
