@@ -59,6 +59,8 @@ static void remove_tree(const char *dir)
             ;
 }
 
+static void find_build(void);
+
 static void clean_up(void)
 {
     if (getpid() != harness.owner || getenv("PAWL_TEST_KEEP") != NULL)
@@ -74,6 +76,7 @@ void harness_begin(const char *name, unsigned seconds)
     harness.owner = getpid();
     harness.seconds = seconds;
     harness_step("start");
+    find_build();
     const char *seed = getenv("PAWL_SEED");
     if (seed != NULL)
         harness.seed = strtoull(seed, NULL, 0);
@@ -197,22 +200,28 @@ void harness_pause(void)
 
 /* --- brokers --------------------------------------------------------------------------------- */
 
+/* Asked at the start: in a mount namespace made later the answer may name a place outside. */
+static char build[400];
+
+static void find_build(void)
+{
+    ssize_t n = readlink("/proc/self/exe", build, sizeof build - 1);
+    if (n <= 0)
+        harness_fail("/proc/self/exe: %s", strerror(errno));
+    build[n] = '\0';
+    /* BUILD/tests/FOLDER/program */
+    for (int up = 0; up < 3; up++) {
+        char *slash = strrchr(build, '/');
+        if (slash == NULL)
+            harness_fail("%s lies in no build directory", build);
+        *slash = '\0';
+    }
+}
+
 const char *harness_program(const char *name)
 {
     static char path[512];
-    char self[400];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        harness_fail("/proc/self/exe: %s", strerror(errno));
-    self[n] = '\0';
-    /* BUILD/tests/FOLDER/program */
-    for (int up = 0; up < 3; up++) {
-        char *slash = strrchr(self, '/');
-        if (slash == NULL)
-            harness_fail("%s lies in no build directory", self);
-        *slash = '\0';
-    }
-    snprintf(path, sizeof path, "%s/%s", self, name);
+    snprintf(path, sizeof path, "%s/%s", build, name);
     if (access(path, X_OK) != 0)
         harness_fail("%s: %s", path, strerror(errno));
     return path;

@@ -35,7 +35,7 @@ struct worker {
 
 struct shared {
     uint32_t stop_producers, stop_consumers;
-    uint64_t sent, acked, lost_leases, full, redelivered;
+    uint64_t sent, acked, unknown, lost_leases, full, redelivered;
     struct worker workers[WORKERS_MAX];
     struct entry entries[NUMBERS_MAX];
 };
@@ -119,10 +119,14 @@ static void producer_answer(const struct load *l, struct pawl *lane, struct flig
         producer_submit(l, lane, f, scratch);
         return;
     }
+    f->open = false;
+    if (a->result == PAWL_E_OUTCOME_UNKNOWN) {
+        add(&l->s->unknown, 1); /* the intent stays */
+        return;
+    }
     if (a->result != PAWL_OK)
         harness_fail("send: %s", pawl_strname(a->result));
     l->s->entries[f->number].sent = SENT_OK;
-    f->open = false;
     add(&l->s->sent, 1);
 }
 
@@ -195,6 +199,10 @@ static void consumer_outcome(const struct load *l, uint64_t number, int rc)
     case PAWL_E_ALREADY_ACKED:
         add(&l->s->lost_leases, 1);
         break;
+    case PAWL_E_OUTCOME_UNKNOWN:
+        add(&l->s->unknown, 1);
+        __atomic_fetch_add(&l->s->entries[number].unknown, 1, __ATOMIC_SEQ_CST);
+        break;
     default:
         harness_fail("ack of %llu: %s", (unsigned long long)number, pawl_strname(rc));
     }
@@ -218,7 +226,7 @@ static bool consumer_other(struct pawl *lane, const struct pawl_message *m, stru
         return false;
     }
     if (rc != PAWL_OK && rc != PAWL_OK_DUPLICATE && rc != PAWL_E_LEASE_LOST &&
-        rc != PAWL_E_ALREADY_ACKED)
+        rc != PAWL_E_ALREADY_ACKED && rc != PAWL_E_OUTCOME_UNKNOWN)
         harness_fail("giving back: %s", pawl_strname(rc));
     return true;
 }
@@ -439,6 +447,7 @@ void load_run(struct harness_broker *b, const struct load_options *options,
     report->ns = harness_clock() - begin;
     report->sent = l.s->sent;
     report->acked = l.s->acked;
+    report->unknown = l.s->unknown;
     report->lost_leases = l.s->lost_leases;
     report->full = l.s->full;
     report->redelivered = l.s->redelivered;
@@ -452,10 +461,13 @@ void load_print(const char *title, const struct load_report *r)
     printf(
         "%s: %llu sends said OK, %llu were cut off by a kill; %llu messages acknowledged once each "
         "by an OK, %llu by one that was cut off; in %.1f s with %llu kills of the broker, %llu of "
-        "clients, %llu freezes; %llu delivered again, %llu leases lost, %llu refused full\n",
+        "clients, %llu freezes; %llu delivered again, %llu leases lost, %llu refused full, %llu "
+        "outcomes "
+        "unknown\n",
         title, (unsigned long long)r->sent, (unsigned long long)r->sends_open,
         (unsigned long long)r->acked, (unsigned long long)r->acks_open, (double)r->ns / 1e9,
         (unsigned long long)r->broker_kills, (unsigned long long)r->client_kills,
         (unsigned long long)r->freezes, (unsigned long long)r->redelivered,
-        (unsigned long long)r->lost_leases, (unsigned long long)r->full);
+        (unsigned long long)r->lost_leases, (unsigned long long)r->full,
+        (unsigned long long)r->unknown);
 }

@@ -12,10 +12,11 @@
  *   sent (the call said OK)        acknowledged by exactly one call that said OK; or by none, if a
  *                                  consumer was killed between its ack and its note of it, and then
  *                                  the broker says ACKED
- *   outcome of the send not noted  at most one, and at most one message of that number
- *   never sent                     never seen
- * and each body is what was sent, the queue is empty at the end, nothing is dead, and no call had
- * an outcome that the fault model does not allow. A breach ends the test (harness_fail). */
+ *   outcome of the send not noted  at most one, and at most one message of that number; the same
+ * for a call that said E_OUTCOME_UNKNOWN, as one may whose client had just attached when brokers
+ * died faster than it could attach again never sent                     never seen and each body is
+ * what was sent, the queue is empty at the end, nothing is dead, and no call had an outcome that
+ * the fault model does not allow. A breach ends the test (harness_fail). */
 
 #include "lib/harness.h"
 
@@ -35,6 +36,7 @@ struct load_options {
 struct load_report {
     uint64_t sent, acked;
     uint64_t sends_open, acks_open; /* outcome not noted because of a kill */
+    uint64_t unknown;               /* calls that said E_OUTCOME_UNKNOWN */
     uint64_t lost_leases, full, redelivered;
     uint64_t broker_kills, client_kills, freezes;
     uint64_t ns;
