@@ -234,7 +234,7 @@ RUN = BUILD=$(BUILD) FLAVOUR=$(FLAVOUR) CC="$(CC)" CXX="$(CXX)" JOBS=$(JOBS) tes
 
 check: need ## every test in its short form; `N passed, N failed, N skipped` at the end
 	@$(MAKE) --no-print-directory -s -j$(JOBS) BUILD=$(BUILD) all tests
-	@$(RUN) $(TESTS_CRASH) $(TESTS_SIM) $(TESTS_INTEGRATION) $(TESTS_SHELL) $(TESTS_UNIT) $(TESTS_FUZZ) $(TESTS_SCRIPT)
+	@$(RUN) $(TESTS_CRASH) $(TESTS_SIM) $(SCENARIOS) $(TESTS_INTEGRATION) $(TESTS_SHELL) $(TESTS_UNIT) $(TESTS_FUZZ) $(TESTS_SCRIPT)
 
 check-sim: need ## 20,000 seeds of the simulator
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_SIM)
