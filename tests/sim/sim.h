@@ -100,7 +100,8 @@ struct sim_op {
     uint8_t *command;
     uint32_t bytes;
     uint32_t takes;
-    bool sure; /* SEND: its first decision was no refusal */
+    bool sure;  /* SEND: its first decision was no refusal */
+    bool stale; /* a queue that it names has been dropped since */
     struct sim_queue *queue;
     struct sim_message *message;         /* SEND: the one it makes; else the one it names */
     uint64_t index, time;                /* of the last take */
@@ -194,6 +195,8 @@ struct sim_queue {
     bool inspected; /* ... and scanned to its end since the last start */
     uint64_t inspect_after;
     struct sim_op *pausing, *creating; /* open PAUSE or RESUME; CREATE */
+    struct sim_op *dropping;           /* DROP; its answer ends a life of the queue */
+    uint64_t dropped_index, id_max;    /* the last such answer; largest id of all its lives */
     uint64_t deliveries, exceptions;
     struct sim_grant *grants; /* history, newest last */
     uint32_t grant_count, grant_capacity;
@@ -222,6 +225,8 @@ struct sim_options {
     uint32_t fault_rate;     /* one in so many turns, each kind */
     uint32_t crash_rate;     /* one in so many turns */
     uint32_t timers_budget;
+    uint32_t deaths; /* so many times as often as other faults */
+    bool drops;      /* queues are dropped and made again */
 };
 
 struct sim_totals {
@@ -256,8 +261,9 @@ struct sim {
     uint64_t unsealed_since;
     bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried,
         ends_pending;
-    bool look;       /* the model has many possibilities: the operator should look soon */
-    bool inspecting; /* after a start: the operator looks at everything before others come back */
+    bool gone_pending; /* receives on a dropped queue have to end */
+    bool look;         /* the model has many possibilities: the operator should look soon */
+    bool inspecting;   /* after a start: the operator looks at everything before others come back */
     uint32_t full_clear, safety_ops;
     uint64_t crash_in; /* engine calls until the next crash */
     uint64_t slow_until, full_until;
@@ -386,6 +392,9 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
                       uint64_t lsn, const void *data, uint32_t bytes);
 void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_comp_delivery *d);
 void sim_model_close(struct sim *w, struct sim_op *op);
+/* A DROP of this queue is submitted: nothing of what is in it is expected any more. */
+void sim_model_drop(struct sim *w, struct sim_queue *q);
+void sim_model_settled_down(struct sim *w); /* all that was decided has been shown */
 /* The broker says it never heard of the session of this open operation: then it did nothing. */
 void sim_model_lost(struct sim *w, struct sim_op *op);
 void sim_model_time(struct sim *w);   /* the clock was read */
@@ -393,6 +402,7 @@ void sim_model_timers(struct sim *w); /* all due timers have fired */
 void sim_model_pumped(struct sim *w);
 void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_core_end why,
                            bool attached);
+void sim_model_session_back(struct sim *w, const struct sim_client *client);
 void sim_model_lane_gone(struct sim *w, struct sim_lane *lane);
 void sim_model_crash(struct sim *w);
 void sim_model_stopped(struct sim *w); /* cleanly: all that was decided is on disk */

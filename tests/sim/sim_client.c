@@ -259,6 +259,16 @@ static struct sim_op *submit_queue(struct sim *w, struct sim_lane *lane, struct 
     return op;
 }
 
+/* Its life ends with this; the next begins with the answer of a CREATE. */
+static void submit_drop(struct sim *w, struct sim_lane *lane, struct sim_queue *q)
+{
+    bool again = q->dropping != NULL;
+    if (!again)
+        sim_model_drop(w, q);
+    q->dropping = submit_queue(w, lane, q, PAWL_CMD_QUEUE_DROP);
+    q->dropping->mask = again ? 1 : 0; /* it may have been done */
+}
+
 static void submit_scan(struct sim *w, struct sim_lane *lane, struct sim_queue *q, bool inspects)
 {
     struct sim_op *op = sim_op_create(w, lane, PAWL_CMD_SCAN, sizeof(struct pawl_cmd_scan), 0);
@@ -469,7 +479,9 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
         return;
     for (uint32_t i = 0; i < w->options.queues; i++) {
         struct sim_queue *q = &w->queues[i];
-        if (q->id == 0 && q->creating == NULL)
+        if (q->dropping != NULL && q->dropping->state == SIM_OP_CLOSED)
+            submit_drop(w, lane, q); /* nobody was told what became of it */
+        else if (q->id == 0 && q->creating == NULL && q->dropping == NULL)
             q->creating = submit_queue(w, lane, q, PAWL_CMD_QUEUE_CREATE);
         else if (q->creating != NULL && q->creating->state == SIM_OP_CLOSED)
             q->creating = NULL;
@@ -514,6 +526,10 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
         break;
     case 13:
         (void)submit_queue(w, lane, q, PAWL_CMD_QUEUE_LIST);
+        break;
+    case 15:
+        if (w->options.drops && q->pausing == NULL && q->creating == NULL && sim_one_in(w, 4))
+            submit_drop(w, lane, q);
         break;
     case 14: {
         struct sim_op *op =
@@ -605,6 +621,7 @@ void sim_client_attach(struct sim *w, struct sim_client *client)
         lanes_new(w, client);
     } else {
         SIM_CHECK(w, client->session == pawl_core_session_id(client->core), "another session");
+        sim_model_session_back(w, client);
         for (uint32_t i = 0; i < client->lane_count; i++)
             if (!client->lanes[i]->closed)
                 sim_lane_open(w, client->lanes[i]);
@@ -658,8 +675,8 @@ void sim_client_detach(struct sim *w, struct sim_client *client, bool for_long)
 void sim_client_close_lane(struct sim *w, struct sim_client *client, struct sim_lane *lane)
 {
     sim_note(w, "close lane %u of client %u", lane->uid, client->number);
-    sim_lane_close(w, lane);
     lane->closed = true;
+    sim_lane_close(w, lane);
     lane->receive = NULL;
     while (lane->open_count > 0)
         sim_op_close(w, lane->open[lane->open_count - 1]);

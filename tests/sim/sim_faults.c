@@ -61,6 +61,8 @@ void sim_options_from_seed(struct sim *w)
     o->fault_rate = (uint32_t)PICK(w, 15, 40, 100, 400);
     o->crash_rate = (uint32_t)PICK(w, 20, 40, 80, 200);
     o->timers_budget = (uint32_t)PICK(w, 1, 8, 64, 1000);
+    o->deaths = sim_one_in(w, 6) ? 8 : 1;
+    o->drops = sim_one_in(w, 3);
     /* each kind in two seeds of three, so that all sorts of company are seen */
     for (uint32_t f = 0; f < SIM_FAULTS; f++)
         if (sim_below(w, 3) != 0)
@@ -157,7 +159,10 @@ static void disk_back(struct sim *w)
 
 static bool strikes(struct sim *w, enum sim_fault fault)
 {
-    return sim_fault_allowed(w, fault) && sim_one_in(w, w->options.fault_rate);
+    uint32_t rate = w->options.fault_rate;
+    if (fault == SIM_DEATH)
+        rate = rate / w->options.deaths + 1;
+    return sim_fault_allowed(w, fault) && sim_one_in(w, rate);
 }
 
 static struct sim_client *victim(struct sim *w)
@@ -166,6 +171,21 @@ static struct sim_client *victim(struct sim *w)
         return NULL;
     struct sim_client *c = w->clients[sim_below(w, w->client_count)];
     return c->alive && !c->admin && c->core != NULL ? c : NULL;
+}
+
+/* One that has something in its hands, mostly: of others nothing is learned. */
+static struct sim_client *victim_at_work(struct sim *w)
+{
+    struct sim_client *c = victim(w);
+    for (uint32_t tries = 0; tries < 8; tries++) {
+        uint32_t held = 0;
+        for (uint32_t i = 0; c != NULL && i < c->lane_count; i++)
+            held += c->lanes[i]->held_count;
+        if (held != 0)
+            break;
+        c = victim(w);
+    }
+    return c;
 }
 
 static void harm_clients(struct sim *w)
@@ -180,7 +200,7 @@ static void harm_clients(struct sim *w)
         c->frozen_until = now + PICK(w, 100 * SIM_MS, 30 * SIM_S, 600 * SIM_S);
         sim_fault_happened(w, SIM_FROZEN);
     }
-    if (strikes(w, SIM_DEATH) && (c = victim(w)) != NULL) {
+    if (strikes(w, SIM_DEATH) && (c = victim_at_work(w)) != NULL) {
         sim_fault_happened(w, SIM_DEATH);
         sim_client_end(w, c, PAWL_END_DEAD);
     }

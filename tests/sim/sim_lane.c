@@ -345,6 +345,9 @@ bool sim_lane_read(struct sim *w, struct sim_lane *lane)
         SIM_CHECK(w, op != NULL && op->state == SIM_OP_SHOWN, "answer of a closed operation");
         if (lane->receive == op && (op->type == PAWL_CMD_RECEIVE || a.result != PAWL_OK))
             lane->receive = NULL;
+        if (op->type == PAWL_CMD_STOP && op->target->type == PAWL_CMD_SUBSCRIBE &&
+            lane->receive == op->target)
+            lane->receive = NULL; /* not before: both are submitted again after a crash */
         sim_op_close(w, op);
     }
     free(record.data);

@@ -281,7 +281,7 @@ void sim_model_take(struct sim *w, struct sim_op *op)
     case PAWL_CMD_CANCEL:
     case PAWL_CMD_RESTORE:
     case PAWL_CMD_PEEK:
-        if (op->message != NULL)
+        if (op->message != NULL && !op->message->dropped)
             take_message(w, op->message, op);
         break;
     case PAWL_CMD_QUEUE_PURGE:
@@ -484,8 +484,8 @@ static struct sim_message *check_content(struct sim *w, const struct sim_lane *l
         fixed += sizeof(struct pawl_cmd_send_times);
     SIM_CHECK(w, memcmp(s->command + fixed, key, all - sizeof *d) == 0,
               "m%u: delivered with other keys or headers than sent", m->number);
-    SIM_CHECK(w, d->queue == m->queue->id || m->queue->id == 0,
-              "m%u: from queue %" PRIu64 ", sent to %" PRIu64, m->number, d->queue, m->queue->id);
+    SIM_CHECK(w, d->queue == c.queue, "m%u: from queue %" PRIx64 ", sent to %" PRIx64, m->number,
+              d->queue, c.queue);
     SIM_CHECK(w, d->mode == m->queue->options.mode, "m%u: delivered with mode %u", m->number,
               d->mode);
     (void)lane;
@@ -622,6 +622,25 @@ static void order_grant(struct sim *w, struct sim_message *m, uint64_t index)
     sim_order_grant(w, m, &early, &late, index);
 }
 
+/* It was granted before its queue was dropped. */
+static void delivery_dropped(struct sim *w, struct sim_lane *lane, struct sim_message *m,
+                             const struct pawl_comp_delivery *d)
+{
+    SIM_CHECK(w, m->queue->dropping != NULL || d->deadline == 1,
+              "m%u: delivered though its queue was dropped", m->number);
+    uint64_t room = 0;
+    for (uint32_t i = 0; i < lane->reserve_count && room == 0; i++)
+        if (lane->reserves[i].bytes == d->bytes)
+            room = lane->reserves[i].index;
+    SIM_CHECK(w, room_of(lane, d->bytes), "m%u: delivered without room reserved for it", m->number);
+    settle_room(w, lane, room, d->bytes, m);
+    sim_map_put(w->ids, d->message, m);
+    if (lane->receive != NULL && lane->receive->seq == d->seq) {
+        lane->receive->delivered++;
+        lane->receive->delivered_now++;
+    }
+}
+
 void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_comp_delivery *d)
 {
     struct sim_message *m = check_content(w, lane, d);
@@ -635,6 +654,10 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
                                      lane->receive->amo) ||
                   lane->receive == NULL || lane->receive->seq != d->seq,
               "m%u: delivered in the other mode of receipt", m->number);
+    if (m->dropped) {
+        delivery_dropped(w, lane, m, d);
+        return;
+    }
     struct shown s = { .d = d, .lane = lane->uid };
     struct sim_set *set = sim_current(m);
     bool again = false;
@@ -689,6 +712,8 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
                 continue;
             way->reserve = 0;
             way->grant = d->grant;
+            if (!way->ended)
+                way->end_why = 0;
             if (way->loose) {
                 way->loose = false;
                 way->acquired = d->acquired;
@@ -797,8 +822,11 @@ static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uin
                   "receive op %u: empty after %u deliveries", op->number, op->delivered);
         SIM_CHECK(w, timed_out, "G12: receive op %u: empty before its time", op->number);
         break;
+    case PAWL_E_QUEUE_GONE:
+        SIM_CHECK(w, op->stale, "receive op %u: QUEUE_GONE, none is", op->number);
+        break;
     case PAWL_E_PAUSED: {
-        bool paused = op->interrupted;
+        bool paused = op->interrupted || op->stale;
         for (uint32_t i = 0; i < op->queue_count; i++)
             paused = paused || op->queues[i]->maybe_paused;
         SIM_CHECK(w, paused, "receive op %u: PAUSED, no queue is", op->number);
@@ -814,6 +842,40 @@ static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uin
     default:
         sim_fail(w, "receive op %u answered %s", op->number, pawl_strname(result));
     }
+}
+
+static void queue_begins(struct sim_queue *q, uint64_t id)
+{
+    q->id = q->id_max = id;
+    q->paused_index = q->deliveries = q->exceptions = q->sent_max = 0;
+    q->maybe_paused = q->ever_paused = q->inspected = false;
+    q->inspect_after = 0;
+    q->grant_count = 0;
+}
+
+static void answer_drop(struct sim *w, struct sim_op *op, int32_t result)
+{
+    struct sim_queue *q = op->queue;
+    SIM_CHECK(w, q->dropping == op, "a DROP that was given up is answered");
+    SIM_CHECK(w, result == PAWL_OK || (result == PAWL_E_NOT_FOUND && op->mask == 1),
+              "drop of %s answered %s", q->name, pawl_strname(result));
+    q->dropping = NULL;
+    q->dropped_index = w->index;
+    w->gone_pending = true;
+}
+
+/* Of what was asked of a queue that has been dropped since; once that has shown, nothing is done
+ * any more. */
+static void answer_stale(struct sim *w, const struct sim_op *op, int32_t result)
+{
+    const struct sim_queue *q = op->queue;
+    bool after = q->dropping == NULL && op->first_index > q->dropped_index;
+    uint64_t mask = SIM_BIT(PAWL_E_QUEUE_GONE) | SIM_BIT(PAWL_E_NOT_FOUND) |
+                    SIM_BIT(PAWL_E_FORGOTTEN) | SIM_BIT(PAWL_E_DEADLINE);
+    if (op->type == PAWL_CMD_ACK || op->type == PAWL_CMD_ACK_ID)
+        mask |= SIM_BIT(PAWL_OK_MISSING);
+    SIM_CHECK(w, !after || (mask & SIM_BIT(result)), "op %u %s of the dropped queue %s answered %s",
+              op->number, sim_type_name(op->type), q->name, pawl_strname(result));
 }
 
 static void answer_other(struct sim *w, struct sim_op *op, int32_t result, uint64_t value,
@@ -839,7 +901,13 @@ static void answer_other(struct sim *w, struct sim_op *op, int32_t result, uint6
         }
         SIM_CHECK(w, value != 0 && (q->id == 0 || q->id == value),
                   "G11: queue %s was %" PRIu64 ", is %" PRIu64, q->name, q->id, value);
-        q->id = value;
+        SIM_CHECK(w, q->id != 0 || value > q->id_max,
+                  "G11: queue %s, which was dropped, is there again as %" PRIx64, q->name, value);
+        if (q->id == 0)
+            queue_begins(q, value);
+        break;
+    case PAWL_CMD_QUEUE_DROP:
+        answer_drop(w, op, result);
         break;
     case PAWL_CMD_QUEUE_PAUSE:
     case PAWL_CMD_QUEUE_RESUME:
@@ -862,14 +930,10 @@ static void answer_other(struct sim *w, struct sim_op *op, int32_t result, uint6
         SIM_CHECK(w, result == PAWL_OK || result == PAWL_OK_EMPTY, "%s answered %s",
                   sim_type_name(op->type), pawl_strname(result));
         break;
-    case PAWL_CMD_STOP: {
-        struct sim_op *target = op->target;
+    case PAWL_CMD_STOP:
         SIM_CHECK(w, result == PAWL_OK || result == PAWL_E_NOT_FOUND || result == PAWL_E_STATE,
                   "stop answered %s", pawl_strname(result));
-        if (target->type == PAWL_CMD_SUBSCRIBE && op->lane->receive == target)
-            op->lane->receive = NULL;
         break;
-    }
     default:
         break;
     }
@@ -938,10 +1002,16 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
     memcpy(&head, op->command, sizeof head);
     if (result == PAWL_E_DEADLINE)
         SIM_CHECK(w, head.deadline != 0, "op %u: DEADLINE, it has none", op->number);
-    if (op->type == PAWL_CMD_QUEUE_PURGE) {
+    bool receives = op->type == PAWL_CMD_RECEIVE || op->type == PAWL_CMD_SUBSCRIBE;
+    bool stale = op->stale || (op->message != NULL && op->message->dropped);
+    if (stale && op->type == PAWL_CMD_SEND && result == PAWL_OK)
+        sim_map_put(w->ids, value, op->message);
+    if (stale && !receives && op->type != PAWL_CMD_QUEUE_DROP) {
+        answer_stale(w, op, result);
+    } else if (op->type == PAWL_CMD_QUEUE_PURGE) {
         SIM_CHECK(w, result == PAWL_OK, "purge answered %s", pawl_strname(result));
         answer_purge(w, op, value);
-    } else if (op->type == PAWL_CMD_RECEIVE || op->type == PAWL_CMD_SUBSCRIBE) {
+    } else if (receives) {
         answer_receive(w, op, result, value);
     } else if (op->message != NULL) {
         answer_message(w, op, result, value);
@@ -1006,9 +1076,47 @@ static bool keep_undone(void *ctx, const struct sim_way *way)
 
 void sim_model_lost(struct sim *w, struct sim_op *op)
 {
-    if (op->message != NULL && op->type != PAWL_CMD_QUEUE_PURGE && op->state == SIM_OP_TAKEN)
+    if (op->message != NULL && !op->message->dropped && op->type != PAWL_CMD_QUEUE_PURGE &&
+        op->state == SIM_OP_TAKEN)
         sim_model_filter(w, op->message, keep_undone, op,
                          "the session is unknown, so this operation was lost");
+}
+
+/* --- drops ----------------------------------------------------------------------------------- */
+
+static bool names(const struct sim_op *op, const struct sim_queue *q)
+{
+    for (uint32_t i = 0; i < op->queue_count; i++)
+        if (op->queues[i] == q)
+            return true;
+    return op->queue == q;
+}
+
+void sim_model_drop(struct sim *w, struct sim_queue *q)
+{
+    for (uint32_t i = 0; i < q->message_count; i++)
+        q->messages[i]->gone = q->messages[i]->dropped = true;
+    q->message_count = 0;
+    q->id = 0;
+    for (uint32_t i = 0; i < w->op_count; i++)
+        if (w->ops[i]->state != SIM_OP_CLOSED && names(w->ops[i], q))
+            w->ops[i]->stale = true;
+}
+
+void sim_model_settled_down(struct sim *w)
+{
+    if (!w->gone_pending)
+        return;
+    w->gone_pending = false;
+    for (uint32_t i = 0; i < w->op_count; i++) {
+        const struct sim_op *op = w->ops[i];
+        if (op->type != PAWL_CMD_RECEIVE || op->state != SIM_OP_TAKEN || op->lane->core == NULL)
+            continue;
+        for (uint32_t k = 0; k < op->queue_count; k++)
+            SIM_CHECK(w, !op->stale || op->queues[k]->id != 0 || op->queues[k]->dropping != NULL,
+                      "receive op %u waits on the dropped queue %s", op->number,
+                      op->queues[k]->name);
+    }
 }
 
 /* --- time ------------------------------------------------------------------------------------ */
@@ -1182,6 +1290,7 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
             ended->end_why = (uint8_t)(why + 1);
             ended->end_taken = (uint8_t)taken;
             ended->end_at = w->now.time;
+            ended->released = false;
             if (why != PAWL_END_GRACE)
                 ended->over = ended->ended = w->ends_pending = true;
             else /* its timer may be late, and the client be back before */
@@ -1191,6 +1300,17 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
     }
     for (uint32_t l = 0; l < client->lane_count; l++)
         client->lanes[l]->reserve_count = 0;
+}
+
+/* It was not too late: the session is not over. */
+void sim_model_session_back(struct sim *w, const struct sim_client *client)
+{
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_set *set = sim_current(w->active[i]);
+        for (uint32_t j = 0; j < set->count; j++)
+            if (set->ways[j].client == client->number && set->ways[j].end_why == PAWL_END_GRACE + 1)
+                set->ways[j].end_why = 0;
+    }
 }
 
 /* Deliveries of this lane that nobody saw: granted, and lost on the way. */
@@ -1210,12 +1330,18 @@ void sim_model_lane_gone(struct sim *w, struct sim_lane *lane)
                 struct sim_way way = set->ways[j];
                 if (way.reserve > SIM_GRANT_LOST && way.lane == lane->uid) {
                     way.reserve = SIM_GRANT_LOST;
-                    if (way.state == PAWL_STATE_LEASED && way.kind != PAWL_LEASE_HELD)
-                        way.from = w->now.time;
+                    if (way.state == PAWL_STATE_LEASED)
+                        way.from = way.kind == PAWL_LEASE_HELD ? way.cap_min : w->now.time;
                     if (way.state == PAWL_STATE_LEASED) {
                         way.end_at = w->now.time;
                         sim_rules_release(w, m, &way, PAWL_END_CLOSED, SIM_NOT_TAKEN, &kept);
-                        way.end_at = 0;
+                        if (lane->closed) { /* at any moment from now on */
+                            way.end_why = PAWL_END_CLOSED + 1;
+                            way.end_taken = SIM_NOT_TAKEN;
+                            way.released = true;
+                        } else {
+                            way.end_at = 0;
+                        }
                     }
                 }
                 sim_set_add(w, &kept, &way);

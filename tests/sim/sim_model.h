@@ -89,9 +89,10 @@ struct sim_message {
     uint32_t stand_count, stand_capacity;
     uint64_t changed; /* index of the last change of what is possible, additions aside */
     uint32_t open_ops;
-    bool active; /* in w->active */
-    bool moved;  /* since the last sim_model_wrote() */
-    bool gone;   /* it never came to be, or a crash took it, and nobody asks any more */
+    bool active;  /* in w->active */
+    bool moved;   /* since the last sim_model_wrote() */
+    bool dropped; /* gone, with its queue */
+    bool gone;    /* it never came to be, or a crash took it, and nobody asks any more */
     /* of the last delivery that was shown */
     uint32_t shown_handle;
     uint64_t shown_end, shown_seq, shown_grant;

@@ -125,7 +125,7 @@ static void used(struct sim *w, uint64_t *memory, uint64_t *log)
     *memory = *log = 0;
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
-        if (m->gone)
+        if (m->gone && !m->dropped)
             continue;
         bool alive = false, any = false;
         const struct sim_set *set = sim_current(m);
@@ -278,6 +278,8 @@ static bool scan_found(struct sim *w, struct sim_op *op, const struct pawl_recor
         m = scan_guess(w, op, r);
     if (m == NULL)
         return false;
+    SIM_CHECK(w, !m->dropped, "scan of %s shows m%u of the queue that was dropped", op->queue->name,
+              m->number);
     SIM_CHECK(w, m->queue == op->queue, "scan of %s shows m%u of %s", op->queue->name, m->number,
               m->queue->name);
     if (m->changed >= op->index)

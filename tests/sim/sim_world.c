@@ -521,6 +521,8 @@ static bool turn(struct sim *w)
         return false;
     }
     check_flush(w);
+    if (pawl_engine_waiting(w->engine) == 0 && !more)
+        sim_model_settled_down(w);
     if (w->totals->turns % 16 == 0)
         pawl_core_verify(pawl_engine_core(w->engine));
     if (!sim_alive_point(w))
@@ -628,7 +630,8 @@ static void queues_from_seed(struct sim *w)
         o.max_hold_ns = holds[sim_below(w, 3)];
         static const uint32_t most[] = { PAWL_KEEP, PAWL_KEEP, 0, 2, 3 };
         o.max_failed = most[sim_below(w, 5)];
-        o.max_crashed = most[sim_below(w, 5)];
+        static const uint32_t crashes[] = { PAWL_KEEP, PAWL_KEEP, 0, 1, 2, 3 };
+        o.max_crashed = crashes[sim_below(w, 6)];
         if (sim_one_in(w, 3)) {
             o.retry_count = 3;
             o.retry_ns[0] = 10 * SIM_MS;
