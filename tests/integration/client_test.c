@@ -25,8 +25,11 @@ static void scans_lists_and_bodies_are_put_together(void)
     harness_step("parts");
     struct pawl *lane = harness_open(&broker);
     harness_queue(lane, "parts", PAWL_DURABLE, 0);
-    for (int i = 0; i < N; i++)
-        items[i] = (struct pawl_item){ .body = &i, .bytes = sizeof i };
+    static int numbers[N];
+    for (int i = 0; i < N; i++) {
+        numbers[i] = i;
+        items[i] = (struct pawl_item){ .body = &numbers[i], .bytes = sizeof numbers[i] };
+    }
     harness_check_rc(pawl_send_batch(lane, "parts", items, N, sent), PAWL_OK);
     records[0].size = sizeof records[0];
     harness_check(
