@@ -88,6 +88,7 @@ struct sim_range {
 struct sim_counts {
     struct sim_range by_state[PAWL_STATE_PURGED + 1];
     struct sim_range live, bytes;
+    uint64_t sent, delivered, acked; /* so many have shown */
 };
 
 struct sim_op {
@@ -100,8 +101,9 @@ struct sim_op {
     uint8_t *command;
     uint32_t bytes;
     uint32_t takes;
-    bool sure;  /* SEND: its first decision was no refusal */
-    bool stale; /* a queue that it names has been dropped since */
+    bool sure;    /* SEND: its first decision was no refusal */
+    bool counted; /* in its queue's counters below */
+    bool stale;   /* a queue that it names has been dropped since */
     struct sim_queue *queue;
     struct sim_message *message;         /* SEND: the one it makes; else the one it names */
     uint64_t index, time;                /* of the last take */
@@ -202,7 +204,8 @@ struct sim_queue {
     uint32_t grant_count, grant_capacity;
     struct sim_message **messages;
     uint32_t message_count, message_capacity;
-    uint64_t sent_max; /* STAT: counters never fall while the broker lives */
+    /* of this life: operations that were taken, and those that were told to have been done */
+    uint64_t sends_taken, acks_taken, sends_shown, acks_shown, deliveries_shown;
 };
 
 struct sim_grant {
@@ -261,9 +264,8 @@ struct sim {
     uint64_t unsealed_since;
     bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried,
         ends_pending;
-    bool gone_pending; /* receives on a dropped queue have to end */
-    bool look;         /* the model has many possibilities: the operator should look soon */
-    bool inspecting;   /* after a start: the operator looks at everything before others come back */
+    bool look;       /* the model has many possibilities: the operator should look soon */
+    bool inspecting; /* after a start: the operator looks at everything before others come back */
     uint32_t full_clear, safety_ops;
     uint64_t crash_in; /* engine calls until the next crash */
     uint64_t slow_until, full_until;
@@ -394,7 +396,6 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
 void sim_model_close(struct sim *w, struct sim_op *op);
 /* A DROP of this queue is submitted: nothing of what is in it is expected any more. */
 void sim_model_drop(struct sim *w, struct sim_queue *q);
-void sim_model_settled_down(struct sim *w); /* all that was decided has been shown */
 /* The broker says it never heard of the session of this open operation: then it did nothing. */
 void sim_model_lost(struct sim *w, struct sim_op *op);
 void sim_model_time(struct sim *w);   /* the clock was read */

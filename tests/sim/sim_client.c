@@ -660,7 +660,7 @@ void sim_client_detach(struct sim *w, struct sim_client *client, bool for_long)
         if (lane->core == NULL)
             continue;
         pawl_core_lane_taken(core, lane->core, lane->head);
-        sim_lane_close(w, lane);
+        sim_model_lane_gone(w, lane);
     }
     pawl_core_session_detach(core, client->core, w->now);
     sim_model_wrote(w);

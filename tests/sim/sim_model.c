@@ -267,8 +267,19 @@ static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op
     derive_again(w, m);
 }
 
+static void count_take(const struct sim_op *op)
+{
+    if (op->takes > 1)
+        return;
+    if (op->type == PAWL_CMD_SEND)
+        op->queue->sends_taken++;
+    if (op->type == PAWL_CMD_ACK || op->type == PAWL_CMD_ACK_ID)
+        op->queue->acks_taken++;
+}
+
 void sim_model_take(struct sim *w, struct sim_op *op)
 {
+    count_take(op);
     switch (op->type) {
     case PAWL_CMD_SEND:
     case PAWL_CMD_ACK:
@@ -699,6 +710,8 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     } else {
         sim_model_filter(w, m, keep_shown, &s, "delivered");
         learn_grant(w, m, lane, d);
+        m->queue->deliveries_shown++;
+        m->queue->acks_shown += d->deadline == 0 ? 1 : 0;
         sim_model_learn(w, m, d->message);
         if (s.reserve != SIM_GRANT_LOST)
             order_grant(w, m, s.reserve);
@@ -791,6 +804,11 @@ static void answer_message(struct sim *w, struct sim_op *op, int32_t result, uin
     snprintf(what, sizeof what, "op %u %s answered %s value %" PRIx64, op->number,
              sim_type_name(op->type), pawl_strname(result), value);
     sim_model_filter(w, op->message, keep_answer, &a, what);
+    if (result == PAWL_OK && !op->counted) {
+        op->counted = true;
+        op->queue->sends_shown += op->type == PAWL_CMD_SEND ? 1 : 0;
+        op->queue->acks_shown += op->type == PAWL_CMD_ACK || op->type == PAWL_CMD_ACK_ID ? 1 : 0;
+    }
     if (op->type != PAWL_CMD_SEND)
         return;
     if (result == PAWL_OK) {
@@ -844,10 +862,19 @@ static void answer_receive(struct sim *w, struct sim_op *op, int32_t result, uin
     }
 }
 
+static bool names(const struct sim_op *op, const struct sim_queue *q)
+{
+    for (uint32_t i = 0; i < op->queue_count; i++)
+        if (op->queues[i] == q)
+            return true;
+    return op->queue == q;
+}
+
 static void queue_begins(struct sim_queue *q, uint64_t id)
 {
     q->id = q->id_max = id;
-    q->paused_index = q->deliveries = q->exceptions = q->sent_max = 0;
+    q->paused_index = q->deliveries = q->exceptions = 0;
+    q->sends_taken = q->acks_taken = q->sends_shown = q->acks_shown = q->deliveries_shown = 0;
     q->maybe_paused = q->ever_paused = q->inspected = false;
     q->inspect_after = 0;
     q->grant_count = 0;
@@ -861,7 +888,12 @@ static void answer_drop(struct sim *w, struct sim_op *op, int32_t result)
               "drop of %s answered %s", q->name, pawl_strname(result));
     q->dropping = NULL;
     q->dropped_index = w->index;
-    w->gone_pending = true;
+    for (uint32_t i = 0; i < w->op_count && op->takes == 1; i++) {
+        const struct sim_op *r = w->ops[i];
+        if (r->type == PAWL_CMD_RECEIVE && r->state == SIM_OP_TAKEN && r->lane->core != NULL &&
+            r->index < op->index && names(r, q))
+            sim_fail(w, "receive op %u still waits on %s, which was dropped", r->number, q->name);
+    }
 }
 
 /* Of what was asked of a queue that has been dropped since; once that has shown, nothing is done
@@ -1084,14 +1116,6 @@ void sim_model_lost(struct sim *w, struct sim_op *op)
 
 /* --- drops ----------------------------------------------------------------------------------- */
 
-static bool names(const struct sim_op *op, const struct sim_queue *q)
-{
-    for (uint32_t i = 0; i < op->queue_count; i++)
-        if (op->queues[i] == q)
-            return true;
-    return op->queue == q;
-}
-
 void sim_model_drop(struct sim *w, struct sim_queue *q)
 {
     for (uint32_t i = 0; i < q->message_count; i++)
@@ -1101,22 +1125,6 @@ void sim_model_drop(struct sim *w, struct sim_queue *q)
     for (uint32_t i = 0; i < w->op_count; i++)
         if (w->ops[i]->state != SIM_OP_CLOSED && names(w->ops[i], q))
             w->ops[i]->stale = true;
-}
-
-void sim_model_settled_down(struct sim *w)
-{
-    if (!w->gone_pending)
-        return;
-    w->gone_pending = false;
-    for (uint32_t i = 0; i < w->op_count; i++) {
-        const struct sim_op *op = w->ops[i];
-        if (op->type != PAWL_CMD_RECEIVE || op->state != SIM_OP_TAKEN || op->lane->core == NULL)
-            continue;
-        for (uint32_t k = 0; k < op->queue_count; k++)
-            SIM_CHECK(w, !op->stale || op->queues[k]->id != 0 || op->queues[k]->dropping != NULL,
-                      "receive op %u waits on the dropped queue %s", op->number,
-                      op->queues[k]->name);
-    }
 }
 
 /* --- time ------------------------------------------------------------------------------------ */
@@ -1227,14 +1235,22 @@ void sim_model_pumped(struct sim *w)
         struct sim_set *set = sim_current(m), kept = { 0 };
         bool any = false;
         for (uint32_t j = 0; j < set->count && !m->gone; j++)
-            any = any || set->ways[j].ended;
+            any = any || set->ways[j].ended ||
+                  (set->ways[j].fresh && set->ways[j].fresh_at == SIM_NEVER);
         if (!any)
             continue;
         sim_model_push(w, m);
         set = sim_current(m);
         for (uint32_t j = 0; j < set->count; j++)
-            if (!set->ways[j].ended)
-                sim_set_add(w, &kept, &set->ways[j]);
+            if (!set->ways[j].ended) {
+                struct sim_way way = set->ways[j];
+                if (way.fresh && way.fresh_at == SIM_NEVER) {
+                    way.fresh = false;
+                    way.fresh_at = 0;
+                    way.to = w->now.time + way.step_ns;
+                }
+                sim_set_add(w, &kept, &way);
+            }
         set_replace(set, &kept);
     }
 }
@@ -1362,6 +1378,8 @@ static void after_crash(struct sim *w, struct sim_message *m, struct sim_way *wa
             memset(&way->preds[p], 0, sizeof way->preds[p]);
     if (way->reserve != 0)
         way->reserve = SIM_GRANT_LOST;
+    if (way->fresh && way->fresh_at == SIM_NEVER)
+        way->fresh = false, way->fresh_at = 0;
     way->ready_index = 0; /* what was due is due again, at the first timers */
     way->over = way->lapsed = way->ended = way->released = false;
     way->end_why = way->end_taken = 0;

@@ -95,6 +95,9 @@ static void add(struct sim_range *range, bool always, bool ever, uint64_t n)
 void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts *out)
 {
     memset(out, 0, sizeof *out);
+    out->sent = q->sends_shown;
+    out->acked = q->acks_shown;
+    out->delivered = q->deliveries_shown;
     for (uint32_t i = 0; i < q->message_count; i++) {
         struct sim_message *m = q->messages[i];
         if (m->gone)
@@ -196,6 +199,13 @@ void sim_order_stat(struct sim *w, struct sim_op *op, const void *data, uint32_t
         done += c->by_state[s].max;
     SIM_CHECK(w, stat.done <= done, "stat of %s: %" PRIu64 " remembered, at most %" PRIu64 " ended",
               op->queue->name, stat.done, done);
+    if (op->queue->options.mode == PAWL_DURABLE) {
+        const struct sim_queue *q = op->queue;
+        within(w, op, "sent", stat.sent, (struct sim_range){ c->sent, q->sends_taken });
+        within(w, op, "delivered", stat.delivered, (struct sim_range){ c->delivered, UINT64_MAX });
+        within(w, op, "acknowledged", stat.acked,
+               (struct sim_range){ c->acked, q->acks_taken + stat.delivered });
+    }
     SIM_CHECK(w, strcmp(stat.name, op->queue->name) == 0 && stat.id == op->queue->id,
               "stat of %s is about %.40s", op->queue->name, stat.name);
 }

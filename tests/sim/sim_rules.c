@@ -212,12 +212,23 @@ void sim_rules_expire(struct sim *w, struct sim_message *m, const struct sim_way
     }
 }
 
+/* When the broker has given back what the session held, it is certain how late that was. */
+static void when_pumped(struct sim_way *way, const struct sim_way *lease, uint64_t step)
+{
+    if (!lease->ended)
+        return;
+    way->fresh = true;
+    way->fresh_at = SIM_NEVER;
+    way->step_ns = step;
+}
+
 void sim_rules_release(struct sim *w, struct sim_message *m, const struct sim_way *way,
                        enum pawl_core_end why, enum sim_taken taken, struct sim_set *out)
 {
     struct sim_way next = *way;
     if (why != PAWL_END_DEAD || taken != SIM_TAKEN) {
         make_ready(w, &next, way->end_at, SIM_NEVER);
+        when_pumped(&next, way, 0);
         sim_set_add(w, out, &next);
     }
     if (why != PAWL_END_DEAD || taken == SIM_NOT_TAKEN)
@@ -231,6 +242,7 @@ void sim_rules_release(struct sim *w, struct sim_message *m, const struct sim_wa
     } else {
         uint64_t step = next.crashed < 2 ? 0 : SIM_S << (next.crashed - 2);
         make_ready(w, &next, way->end_at + step, SIM_NEVER);
+        when_pumped(&next, way, step);
     }
     sim_set_add(w, out, &next);
 }

@@ -521,8 +521,6 @@ static bool turn(struct sim *w)
         return false;
     }
     check_flush(w);
-    if (pawl_engine_waiting(w->engine) == 0 && !more)
-        sim_model_settled_down(w);
     if (w->totals->turns % 16 == 0)
         pawl_core_verify(pawl_engine_core(w->engine));
     if (!sim_alive_point(w))
