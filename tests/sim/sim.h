@@ -314,7 +314,8 @@ const char *sim_type_name(uint16_t type);
 void *sim_grow(void *array, uint32_t *capacity, uint32_t count, size_t size);
 /* a small map u64 -> pointer */
 struct sim_map *sim_map_create(void);
-void sim_map_destroy(struct sim_map *map);
+/* destroy: of each value, or NULL where they are not its own */
+void sim_map_destroy(struct sim_map *map, void (*destroy)(void *));
 void sim_map_put(struct sim_map *map, uint64_t key, void *value);
 void *sim_map_get(const struct sim_map *map, uint64_t key);
 

@@ -1266,7 +1266,7 @@ uint64_t sim_model_next(struct sim *w, const struct sim_message **which)
         uint64_t due = SIM_NEVER;
         if (way->state == PAWL_STATE_LEASED && way->from == way->to)
             due = way->to;
-        if (way->state == PAWL_STATE_READY && way->to > w->now.time)
+        if (way->state == PAWL_STATE_READY && way->from > w->now.time)
             due = way->to;
         if (way->state == PAWL_STATE_READY)
             due = pawl_min_u64(due, way->ttl_end);

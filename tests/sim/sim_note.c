@@ -141,8 +141,11 @@ struct sim_map *sim_map_create(void)
     return map;
 }
 
-void sim_map_destroy(struct sim_map *map)
+void sim_map_destroy(struct sim_map *map, void (*destroy)(void *))
 {
+    for (uint32_t i = 0; destroy != NULL && i < map->capacity; i++)
+        if (map->slots[i].value != NULL)
+            destroy(map->slots[i].value);
     free(map->slots);
     free(map);
 }

@@ -664,8 +664,8 @@ static void world_free(struct sim *w)
     free(w->clients);
     free(w->lanes);
     free(w->ops);
-    sim_map_destroy(w->ids);
-    sim_map_destroy(w->grants);
+    sim_map_destroy(w->ids, NULL);
+    sim_map_destroy(w->grants, free);
     sim_note_fini(w);
 }
 
