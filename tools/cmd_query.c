@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "output.h"
 #include "query.h"
+#include "stat.h"
 #include "units.h"
 
 #define LIMIT_DEFAULT 100u
@@ -158,6 +159,18 @@ int cli_query(struct cli *cli)
     return rc;
 }
 
+/* Dead messages that should have gone on to another queue. */
+static void say_why_here(struct cli *cli, const char *queue)
+{
+    struct pawl_queue_stat stat = { .size = sizeof stat };
+    if (pawl_queue_stat(cli->lane, queue, &stat) != PAWL_OK)
+        return;
+    const char *trouble = cli_forward_trouble(cli, &stat.options);
+    if (trouble)
+        fprintf(stderr, "pawl: dead messages of \"%s\" are not forwarded to \"%s\": %s\n", queue,
+                stat.options.dead_forward, trouble);
+}
+
 int cli_dead(struct cli *cli)
 {
     struct show s = { .cli = cli, .limit = LIMIT_DEFAULT, .dead = true };
@@ -173,6 +186,8 @@ int cli_dead(struct cli *cli)
     rc = show_end(&s, cli_records_each(cli, cli->argv[0], 1u << PAWL_STATE_DEAD, show_one, &s));
     if (rc == CLI_DONE && s.shown == 0 && cli->out_terminal)
         cli_say(cli, "no dead messages in \"%s\"", cli->argv[0]);
+    if (rc == CLI_DONE)
+        say_why_here(cli, cli->argv[0]);
     return rc;
 }
 

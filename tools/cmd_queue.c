@@ -8,6 +8,7 @@
 
 #include "args.h"
 #include "output.h"
+#include "stat.h"
 #include "units.h"
 
 /* Options of a queue as typed. In struct pawl_queue_options a zero often means "the default"; what
@@ -200,6 +201,20 @@ static int done(struct cli *cli, int result, const char *queue, const char *what
     return CLI_DONE;
 }
 
+/* The same for create and alter; options: those that are in force now. */
+static int done_with(struct cli *cli, int result, const struct pawl_queue_options *options,
+                     const char *what)
+{
+    int rc = done(cli, result, cli->argv[0], what);
+    const char *trouble = result >= 0 ? cli_forward_trouble(cli, options) : NULL;
+    if (trouble)
+        fprintf(stderr,
+                "pawl: warning: --dead-forward \"%s\": %s; until then the dead stay in "
+                "\"%s\"\n",
+                options->dead_forward, trouble, cli->argv[0]);
+    return rc;
+}
+
 int cli_create(struct cli *cli)
 {
     struct typed t = { 0 };
@@ -220,7 +235,7 @@ int cli_create(struct cli *cli)
         rc = cli_attach(cli, NULL);
     if (rc != CLI_GO)
         return rc;
-    return done(cli, pawl_queue_create(cli->lane, cli->argv[0], &o), cli->argv[0], "created");
+    return done_with(cli, pawl_queue_create(cli->lane, cli->argv[0], &o), &o, "created");
 }
 
 int cli_alter(struct cli *cli)
@@ -245,8 +260,8 @@ int cli_alter(struct cli *cli)
     rc = take_all(cli, &t, &stat.options);
     if (rc != CLI_GO)
         return rc;
-    return done(cli, pawl_queue_alter(cli->lane, cli->argv[0], &stat.options), cli->argv[0],
-                "altered");
+    return done_with(cli, pawl_queue_alter(cli->lane, cli->argv[0], &stat.options), &stat.options,
+                     "altered");
 }
 
 static int simple(struct cli *cli, int (*call)(struct pawl *, const char *), const char *what)

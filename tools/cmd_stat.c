@@ -21,6 +21,22 @@ const char *cli_mode_name(uint32_t mode)
     return mode < PAWL_COUNT(names) ? names[mode] : "unknown";
 }
 
+const char *cli_forward_trouble(struct cli *cli, const struct pawl_queue_options *options)
+{
+    struct pawl_queue_stat to = { .size = sizeof to };
+    if (!*options->dead_forward)
+        return NULL;
+    int rc = pawl_queue_stat(cli->lane, options->dead_forward, &to);
+    if (rc == PAWL_E_NOT_FOUND)
+        return "no such queue, or not yours to see";
+    /* the broker's rule: what was promised for a message must not shrink on the way */
+    if (rc == PAWL_OK && to.options.mode > options->mode)
+        return "its mode promises less than this queue's";
+    if (rc == PAWL_OK && options->mode == PAWL_MEMORY && to.options.mode != PAWL_MEMORY)
+        return "a memory queue forwards to memory queues only";
+    return NULL;
+}
+
 int cli_queues_each(struct cli *cli, cli_queue_each *each, void *ctx)
 {
     struct pawl_queue_stat *page = calloc(PAGE, sizeof *page);
@@ -180,7 +196,7 @@ static const char *limit(uint64_t n, char text[CLI_UNIT_TEXT_BYTES])
     return text;
 }
 
-static void print_options(const struct pawl_queue_options *o)
+static void print_options(struct cli *cli, const struct pawl_queue_options *o)
 {
     char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
     const struct passwd *user = getpwuid(o->owner);
@@ -195,7 +211,11 @@ static void print_options(const struct pawl_queue_options *o)
     puts(o->retry_count ? "" : "0,1s,5s,30s,2m,10m");
     line("ttl", "%s", o->ttl_ns ? cli_duration_format(o->ttl_ns, a) : "none");
     line("retain", "%s", cli_duration_format(o->done_retention_ns, a));
-    line("dead-forward", "%s", *o->dead_forward ? o->dead_forward : "none: they stay");
+    const char *trouble = cli_forward_trouble(cli, o);
+    if (trouble)
+        line("dead-forward", "%s: %s: they stay", o->dead_forward, trouble);
+    else
+        line("dead-forward", "%s", *o->dead_forward ? o->dead_forward : "none: they stay");
     line("max-messages", "%s", limit(o->max_messages, a));
     line("max-bytes", "%s", limit(o->max_bytes, a));
     line("max-message", "%u", o->max_message_bytes);
@@ -205,7 +225,7 @@ static void print_options(const struct pawl_queue_options *o)
     line("rights", "%s:%s %04o", user ? user->pw_name : a, group ? group->gr_name : b, o->perm);
 }
 
-static void print_stat(const struct cli *cli, const struct pawl_queue_stat *s)
+static void print_stat(struct cli *cli, const struct pawl_queue_stat *s)
 {
     char a[CLI_UNIT_TEXT_BYTES];
     const struct {
@@ -242,7 +262,7 @@ static void print_stat(const struct cli *cli, const struct pawl_queue_stat *s)
     else
         line("bytes", "%llu", (unsigned long long)s->bytes);
     line("oldest-ready", "%s", cli_duration_human(s->oldest_ready_ns, a));
-    print_options(&s->options);
+    print_options(cli, &s->options);
 }
 
 int cli_stat(struct cli *cli)
@@ -261,7 +281,11 @@ int cli_stat(struct cli *cli)
             continue;
         }
         if (cli->json) {
-            cli_json_print(stat_json(&s));
+            json_t *j = stat_json(&s);
+            const char *trouble = cli_forward_trouble(cli, &s.options);
+            if (trouble)
+                json_object_set_new(j, "dead_forward_trouble", json_string(trouble));
+            cli_json_print(j);
             continue;
         }
         if (i > 0)

@@ -8,6 +8,10 @@
 
 const char *cli_mode_name(uint32_t mode);
 
+/* Why dead messages of a queue with these options stay there though they should be forwarded:
+ * "no such queue", ...; NULL: they should not, or nothing is known against it. Asks the broker. */
+const char *cli_forward_trouble(struct cli *cli, const struct pawl_queue_options *options);
+
 /* Calls each() for all queues that may be queried, in order of name, until it returns an exit code.
  * CLI_GO, that exit code, or the one of a refusal. */
 typedef int cli_queue_each(void *ctx, const struct pawl_queue_stat *stat);

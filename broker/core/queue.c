@@ -4,7 +4,6 @@
  * until its last tombstone goes, so that old tokens learn what happened (purge.c). */
 #include "core/core_inner.h"
 
-#define RETENTION_NS_MAX (90ull * 86400 * PAWL_NS_S)
 #define FAILED_MAX_DEFAULT 16u
 #define CRASHED_MAX_DEFAULT 5u
 #define INFLIGHT_DEFAULT 65536u
@@ -166,25 +165,6 @@ bool pawl_core_queue_sees(const struct pawl_core *core, const struct pawl_core_q
 
 /* --- options of a command -------------------------------------------------------------------- */
 
-static bool options_valid(const struct pawl_queue_options *o)
-{
-    if (o->mode > PAWL_MEMORY || o->retry_count > PAWL_RETRY_STEPS_MAX)
-        return false;
-    for (uint32_t i = 0; i < o->retry_count; i++)
-        if (o->retry_ns[i] > PAWL_DELAY_NS_MAX)
-            return false;
-    if (o->lease_ns && (o->lease_ns < PAWL_LEASE_NS_MIN || o->lease_ns > PAWL_LEASE_NS_MAX))
-        return false;
-    if (o->dead_forward[0] && !pawl_name_valid(o->dead_forward))
-        return false;
-    return o->max_hold_ns <= PAWL_DELAY_NS_MAX && o->ttl_ns <= PAWL_DELAY_NS_MAX &&
-           o->done_retention_ns <= RETENTION_NS_MAX &&
-           o->max_message_bytes <= PAWL_MESSAGE_BYTES_MAX &&
-           (o->max_failed == PAWL_KEEP || o->max_failed <= UINT16_MAX) &&
-           (o->max_crashed == PAWL_KEEP || o->max_crashed <= UINT8_MAX) &&
-           (o->perm == PAWL_KEEP || o->perm <= 0777);
-}
-
 /* The options as they are kept: owner, group and rights filled in from `old` or the creator, what
  * nobody reads zeroed, so that two of the same meaning are the same bytes. */
 static void canonical(struct pawl_queue_options *o, const struct pawl_core_queue *old,
@@ -309,7 +289,7 @@ static void create(struct pawl_take *t, const struct pawl_cmd_queue *c)
         refuse(t, PAWL_E_NOT_SUPPORTED, 0);
         return;
     }
-    if (!options_valid(&o)) {
+    if (pawl_queue_options_wrong(&o, c->name)) {
         refuse(t, PAWL_E_INVALID, 0);
         return;
     }
@@ -363,7 +343,7 @@ static void alter(struct pawl_take *t, const struct pawl_cmd_queue *c, struct pa
     o.mode = q->options.mode;
     if (c->has_options)
         o = c->options;
-    if (!options_valid(&o) || o.mode != q->options.mode) {
+    if (pawl_queue_options_wrong(&o, c->name) || o.mode != q->options.mode) {
         refuse(t, PAWL_E_INVALID, 0);
         return;
     }

@@ -22,20 +22,6 @@ static const uint16_t fixed_bytes[] = {
     [PAWL_RECORD_MESSAGE] = sizeof(struct pawl_message_rec),
 };
 
-bool pawl_name_valid(const char name[PAWL_NAME_BYTES_MAX + 1])
-{
-    size_t n = 0;
-    while (n <= PAWL_NAME_BYTES_MAX && name[n]) {
-        char c = name[n];
-        bool allowed = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-                       c == '.' || c == '_' || c == ':' || c == '/' || c == '-';
-        if (!allowed)
-            return false;
-        n++;
-    }
-    return n >= 1 && n <= PAWL_NAME_BYTES_MAX;
-}
-
 static bool terminal(uint8_t state)
 {
     return state >= PAWL_STATE_ACKED && state <= PAWL_STATE_PURGED;

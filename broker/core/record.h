@@ -33,6 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi/options.h"
 #include "pawl.h"
 
 enum pawl_record_type {
@@ -273,8 +274,5 @@ static inline uint32_t pawl_record_message_payload(const struct pawl_message_rec
     return (r->flags & PAWL_RECORD_TTL ? 8u : 0u) + r->key_bytes + r->ordering_key_bytes +
            r->headers_bytes + r->body_bytes;
 }
-/* The same checks of values that create and alter make of a client's words. NUL-terminated name of
- * allowed letters. */
-bool pawl_name_valid(const char name[PAWL_NAME_BYTES_MAX + 1]);
 
 #endif

@@ -330,7 +330,6 @@ struct pawl_queue_ref *pawl_queue_by_id(struct pawl *lane, uint64_t id);
 void pawl_queue_doubt(struct pawl *lane);
 /* That of the queue which was found last. */
 void pawl_queue_doubt_last(struct pawl *lane);
-bool pawl_client_name_valid(const char *name);
 void pawl_queues_free(struct pawl *lane);
 
 /* --- receive (receive.c) --------------------------------------------------------------------- */

@@ -5,24 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/options.h"
 #include "base/hash.h"
 #include "client/lane.h"
-
-bool pawl_client_name_valid(const char *name)
-{
-    size_t n = 0;
-    if (!name)
-        return false;
-    for (; name[n]; n++) {
-        char c = name[n];
-        if (n == PAWL_NAME_BYTES_MAX)
-            return false;
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '.' || c == '_' || c == ':' || c == '/' || c == '-'))
-            return false;
-    }
-    return n > 0;
-}
 
 void pawl_queue_doubt(struct pawl *lane) { lane->names++; }
 
@@ -162,9 +147,8 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
         *out = q;
         return PAWL_OK;
     }
-    if (!pawl_client_name_valid(name))
-        return pawl_call_refuse(lane, PAWL_E_INVALID,
-                                "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
+    if (!pawl_name_valid(name))
+        return pawl_call_refuse(lane, PAWL_E_INVALID, PAWL_NAME_TEXT);
     uint64_t hash = pawl_hash64(name, strlen(name), 0);
     for (q = *name_bucket(lane, hash); q; q = q->by_name)
         if (q->hash == hash && strcmp(q->name, name) == 0)

@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/options.h"
 #include "base/clock.h"
 #include "client/data.h"
 #include "client/lane.h"
-
-#define RETENTION_NS_MAX (90ull * 86400 * PAWL_NS_S)
 
 /* One command of struct pawl_cmd_queue, waited for. o: NULL for none. */
 static int run(struct pawl *lane, uint16_t type, const char *name,
@@ -37,42 +36,12 @@ static int simple(struct pawl *lane, uint16_t type, const char *name,
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!pawl_client_name_valid(name))
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID,
-                              "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
+    if (!pawl_name_valid(name))
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, PAWL_NAME_TEXT);
     else
         rc = run(lane, type, name, o, 0);
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);
-}
-
-/* The range that an option is out of; NULL: none. The broker has the same ones. */
-static const char *out_of_range(const struct pawl_queue_options *o)
-{
-    if (o->retry_count > PAWL_RETRY_STEPS_MAX)
-        return "retry_count is at most 64";
-    if (o->mode > PAWL_DIRECT)
-        return "mode is none of enum pawl_mode";
-    for (uint32_t i = 0; i < o->retry_count; i++)
-        if (o->retry_ns[i] > PAWL_DELAY_NS_MAX)
-            return "a step of retry_ns is at most 10 years";
-    if (o->lease_ns && (o->lease_ns < PAWL_LEASE_NS_MIN || o->lease_ns > PAWL_LEASE_NS_MAX))
-        return "lease_ns is 1 ms to 12 h";
-    if (o->max_hold_ns > PAWL_DELAY_NS_MAX)
-        return "max_hold_ns is at most 10 years";
-    if (o->ttl_ns > PAWL_DELAY_NS_MAX)
-        return "ttl_ns is at most 10 years";
-    if (o->done_retention_ns > RETENTION_NS_MAX)
-        return "done_retention_ns is at most 90 days";
-    if (o->max_message_bytes > PAWL_MESSAGE_BYTES_MAX)
-        return "max_message_bytes is at most 16777216";
-    if (o->max_failed != PAWL_KEEP && o->max_failed > UINT16_MAX)
-        return "max_failed is at most 65535";
-    if (o->max_crashed != PAWL_KEEP && o->max_crashed > UINT8_MAX)
-        return "max_crashed is at most 255";
-    if (o->perm != PAWL_KEEP && o->perm > 0777)
-        return "perm is nine bits, 0 to 0777";
-    return NULL;
 }
 
 static int with_options(struct pawl *lane, uint16_t type, const char *name,
@@ -81,13 +50,11 @@ static int with_options(struct pawl *lane, uint16_t type, const char *name,
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
     if (!pawl_options_copy(&o, options, sizeof o))
         return pawl_call_invalid(lane, "size of the options is none");
-    const char *range = out_of_range(&o);
-    if (range)
-        return pawl_call_invalid(lane, range);
-    if (!memchr(o.dead_forward, '\0', sizeof o.dead_forward))
-        return pawl_call_invalid(lane, "dead_forward does not end");
-    if (*o.dead_forward && !pawl_client_name_valid(o.dead_forward))
-        return pawl_call_invalid(lane, "dead_forward is no name of a queue");
+    if (!pawl_name_valid(name))
+        return pawl_call_invalid(lane, PAWL_NAME_TEXT);
+    const char *wrong = pawl_queue_options_wrong(&o, name);
+    if (wrong)
+        return pawl_call_invalid(lane, wrong);
     /* What is not used is zero: the broker compares options byte by byte. */
     memset(o.retry_ns + o.retry_count, 0, sizeof o.retry_ns - o.retry_count * sizeof o.retry_ns[0]);
     size_t used = strlen(o.dead_forward);
@@ -123,9 +90,8 @@ int pawl_queue_purge(struct pawl *lane, const char *name, uint64_t *count)
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!pawl_client_name_valid(name))
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID,
-                              "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
+    if (!pawl_name_valid(name))
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, PAWL_NAME_TEXT);
     else
         rc = run(lane, PAWL_CMD_QUEUE_PURGE, name, NULL, 0);
     if (rc >= 0 && count)
@@ -153,9 +119,8 @@ int pawl_queue_stat(struct pawl *lane, const char *name, struct pawl_queue_stat 
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!pawl_client_name_valid(name))
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID,
-                              "the name of a queue is 1..127 of [A-Za-z0-9._:/-]");
+    if (!pawl_name_valid(name))
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, PAWL_NAME_TEXT);
     else if (!out || !pawl_data_size_valid(out->size))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID, "size is not set");
     else
@@ -177,7 +142,7 @@ int pawl_queue_list(struct pawl *lane, const char *after, struct pawl_queue_stat
         return rc;
     if (!out || max == 0 || max > INT32_MAX || !pawl_data_size_valid(out->size))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID, "out, its size and max are needed");
-    else if (after && *after && !pawl_client_name_valid(after))
+    else if (after && *after && !pawl_name_valid(after))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID, "after is not the name of a queue");
     else
         rc = pawl_data_prepare(lane);

@@ -209,8 +209,8 @@ struct pawl_queue_options {
                                     creator, its group, 0770 */
     uint32_t reserved;
     uint64_t retry_ns[PAWL_RETRY_STEPS_MAX];
-    char
-        dead_forward[PAWL_NAME_BYTES_MAX + 1]; /* dead messages go there, as one record; "": stay */
+    char dead_forward[PAWL_NAME_BYTES_MAX + 1]; /* dead messages go there, as one record, if it is
+                                                   there; not the queue itself; "": they stay */
 };
 #define PAWL_QUEUE_OPTIONS_INIT                                                             \
     {                                                                                       \

@@ -168,6 +168,30 @@ equal "state" "$(state frail "$id")" DEAD
 expect 0 'failed +try 2' pawl dead frail
 expect 3 '' pawl receive frail
 
+say "dead messages and the queue they should go to"
+expect 1 'PAWL_E_INVALID.*dead_forward names the queue itself' pawl create loop --dead-forward loop
+expect 0 'warning: --dead-forward "graves": no such queue' pawl create yard --retry 0 --dead-forward graves
+expect 1 'PAWL_E_INVALID.*dead_forward names the queue itself' pawl alter yard --dead-forward yard
+expect 0 'warning: --dead-forward "graves"' pawl alter yard --max-failed 1
+expect 0 '^dead-forward +graves: no such queue' pawl stat yard
+expect 0 '"dead_forward_trouble":"no such queue' pawl stat yard --json
+expect 0 '' pawl send yard y
+expect 0 '' pawl nack "$(lease yard)"
+expect 0 'are not forwarded to "graves": no such queue' pawl dead yard
+grep -q 'failed' "$T/out" || fail "the dead message is not listed"
+expect 0 '' pawl create graves --mode memory
+expect 0 '^dead-forward +graves: its mode promises less' pawl stat yard
+expect 0 '' pawl drop graves
+expect 0 '' pawl create graves
+expect 0 '^dead-forward +graves$' pawl stat yard
+expect 0 '' pawl alter yard --ttl 0
+[[ -s $T/err ]] && fail "a warning without need: $(cat "$T/err")"
+expect 0 '' pawl dead yard
+[[ -s $T/err ]] && fail "a note without need: $(cat "$T/err")"
+expect 0 '' pawl send yard z
+expect 0 '' pawl nack "$(lease yard)"
+expect 0 '^z$' pawl receive graves --ack
+
 say "a queue that is gone"
 expect 0 '' pawl create gone
 expect 0 '' pawl send gone g

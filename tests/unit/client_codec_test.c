@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "abi/command.h"
+#include "abi/options.h"
 #include "base/prng.h"
 #include "client/headers.h"
 #include "client/lane.h"
@@ -134,16 +135,16 @@ static void names_are_checked(void **state)
     char name[PAWL_NAME_BYTES_MAX + 2];
     memset(name, 'a', sizeof name);
     name[PAWL_NAME_BYTES_MAX] = '\0';
-    assert_true(pawl_client_name_valid(name));
+    assert_true(pawl_name_valid(name));
     name[PAWL_NAME_BYTES_MAX] = 'a';
     name[PAWL_NAME_BYTES_MAX + 1] = '\0';
-    assert_false(pawl_client_name_valid(name));
-    assert_true(pawl_client_name_valid("orders/eu:1_a.b-C"));
+    assert_false(pawl_name_valid(name));
+    assert_true(pawl_name_valid("orders/eu:1_a.b-C"));
     for (const char *const *bad =
              (const char *const[]){ "", " ", "a b", "a\n", "\xc3\xa4", "a*", NULL };
          *bad; bad++)
-        assert_false(pawl_client_name_valid(*bad));
-    assert_false(pawl_client_name_valid(NULL));
+        assert_false(pawl_name_valid(*bad));
+    assert_false(pawl_name_valid(NULL));
 }
 
 static void options_of_other_sizes_are_understood(void **state)

@@ -92,7 +92,7 @@ static void names_and_options_are_checked(void **state)
     struct pawl_cmd_queue c = { .head.type = PAWL_CMD_QUEUE_CREATE };
     memset(c.name, 'x', sizeof c.name); /* no end */
     assert_int_equal(core_call(&w->a, &c, sizeof c, NULL, 0).result, PAWL_E_INVALID);
-    for (uint32_t i = 0; i < 13; i++) {
+    for (uint32_t i = 0; i < 14; i++) {
         struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
         int expected = PAWL_E_INVALID;
         switch (i) {
@@ -135,6 +135,9 @@ static void names_and_options_are_checked(void **state)
             o.owner = 8;
             expected = PAWL_E_PERM;
             break;
+        case 12:
+            strcpy(o.dead_forward, "bad"); /* itself */
+            break;
         default:
             o.max_failed = 65536;
             break;
@@ -163,6 +166,12 @@ static void alter_keeps_what_it_must(void **state)
     assert_int_equal(core_queue_command(&w->a, PAWL_CMD_QUEUE_ALTER, "q", &o).result,
                      PAWL_E_INVALID);
     o.mode = PAWL_DURABLE;
+    strcpy(o.dead_forward, "q");
+    assert_int_equal(core_queue_command(&w->a, PAWL_CMD_QUEUE_ALTER, "q", &o).result,
+                     PAWL_E_INVALID);
+    strcpy(o.dead_forward, "not-there-yet");
+    assert_int_equal(core_queue_command(&w->a, PAWL_CMD_QUEUE_ALTER, "q", &o).result, PAWL_OK);
+    o.dead_forward[0] = 0;
     o.owner = 8;
     assert_int_equal(core_queue_command(&w->a, PAWL_CMD_QUEUE_ALTER, "q", &o).result, PAWL_E_PERM);
     struct core_client admin;
