@@ -553,8 +553,35 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *rec,
 void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_message *m,
                         struct pawl_end_rec *out);
 void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *rec, uint32_t n);
+/* A settling by token, judged. check looks and changes nothing; commit does it and returns the lsn
+ * of its record, 0 for none; bytes: what that record takes. Only after an OK of check, with nothing
+ * else between them that names the same message. value: of a refusal. */
+struct pawl_core_settle {
+    struct pawl_take *take;
+    const struct pawl_cmd_settle *cmd;
+    struct pawl_core_message *message;
+    struct pawl_core_queue *queue;
+    uint64_t value;
+    uint32_t n; /* message */
+    uint32_t reason_bytes;
+    uint8_t reason[PAWL_REASON_BYTES_MAX + 1];
+};
+int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *out);
+uint32_t pawl_core_settle_bytes(const struct pawl_core_settle *settle);
+uint64_t pawl_core_settle_commit(struct pawl_core_settle *settle);
 void pawl_core_settle_take(struct pawl_take *t);
 void pawl_core_restore_apply(struct pawl_core *core, uint32_t n);
+/* By id: the same three. */
+struct pawl_core_repair {
+    struct pawl_take *take;
+    struct pawl_cmd_message cmd;
+    struct pawl_core_queue *queue;
+    uint64_t value;
+    uint32_t n;
+};
+int pawl_core_repair_check(struct pawl_take *t, struct pawl_core_repair *out);
+uint32_t pawl_core_repair_bytes(const struct pawl_core_repair *repair);
+uint64_t pawl_core_repair_commit(struct pawl_core_repair *repair);
 void pawl_core_repair_take(struct pawl_take *t);
 void pawl_core_query_take(struct pawl_take *t);
 

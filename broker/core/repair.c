@@ -2,15 +2,7 @@
 /* By id, without a token: ACK_ID and CANCEL of what nobody holds, RESTORE of the dead. */
 #include "core/core_inner.h"
 
-struct repair {
-    struct pawl_take *take;
-    struct pawl_cmd_message cmd;
-    struct pawl_core_queue *queue;
-    uint32_t n;
-    uint64_t value;
-};
-
-static int find(struct repair *r, uint32_t right)
+static int find(struct pawl_core_repair *r, uint32_t right)
 {
     const struct pawl_core *core = r->take->core;
     int result;
@@ -24,7 +16,7 @@ static int find(struct repair *r, uint32_t right)
     return pawl_core_message_at(core, r->n)->queue == r->queue->number ? PAWL_OK : PAWL_E_NOT_FOUND;
 }
 
-static int end_allowed(struct repair *r)
+static int end_allowed(struct pawl_core_repair *r)
 {
     const struct pawl_core *core = r->take->core;
     const struct pawl_core_message *m = pawl_core_message_at(core, r->n);
@@ -53,7 +45,7 @@ void pawl_core_restore_apply(struct pawl_core *core, uint32_t n)
     core->live += pawl_core_message_live_bytes(core, m) - before;
 }
 
-static uint64_t restore(struct repair *r, const struct pawl_op_rec *op)
+static uint64_t restore(const struct pawl_core_repair *r, const struct pawl_op_rec *op)
 {
     struct pawl_core *core = r->take->core;
     const struct pawl_restore_rec rec = {
@@ -77,50 +69,62 @@ static bool memory_for(struct pawl_core *core)
     return ready;
 }
 
-void pawl_core_repair_take(struct pawl_take *t)
+int pawl_core_repair_check(struct pawl_take *t, struct pawl_core_repair *r)
 {
-    struct pawl_core *core = t->core;
-    struct repair r = { .take = t };
-    memcpy(&r.cmd, t->fixed, sizeof r.cmd);
-    bool restoring = t->type == PAWL_CMD_RESTORE;
-    int result = find(&r, t->type == PAWL_CMD_CANCEL ? PAWL_RIGHT_SEND : PAWL_RIGHT_RECEIVE);
-    if (result == PAWL_OK && restoring) {
-        r.value = pawl_core_message_at(core, r.n)->state;
-        result = r.value == PAWL_STATE_DEAD ? PAWL_OK : PAWL_E_STATE;
-        if (result == PAWL_OK && !memory_for(core)) {
-            r.value = PAWL_LIMIT_MEMORY;
+    *r = (struct pawl_core_repair){ .take = t };
+    memcpy(&r->cmd, t->fixed, sizeof r->cmd);
+    int result = find(r, t->type == PAWL_CMD_CANCEL ? PAWL_RIGHT_SEND : PAWL_RIGHT_RECEIVE);
+    if (result == PAWL_OK && t->type == PAWL_CMD_RESTORE) {
+        r->value = pawl_core_message_at(t->core, r->n)->state;
+        result = r->value == PAWL_STATE_DEAD ? PAWL_OK : PAWL_E_STATE;
+        if (result == PAWL_OK && !memory_for(t->core)) {
+            r->value = PAWL_LIMIT_MEMORY;
             result = PAWL_E_FULL;
         }
     } else if (result == PAWL_OK) {
-        result = end_allowed(&r);
+        result = end_allowed(r);
     }
-    if (result != PAWL_OK) {
-        bool missing =
-            result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
-        if (t->type == PAWL_CMD_ACK_ID && missing && (r.cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
-            result = PAWL_OK_MISSING;
-            r.value = 0;
-        }
-        uint64_t wait = r.queue ? pawl_core_queue_wait(core, r.queue) : pawl_core_appended(core);
-        pawl_core_take_answer(t, result, r.value, wait);
-        return;
+    bool missing =
+        result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
+    if (t->type == PAWL_CMD_ACK_ID && missing && (r->cmd.flags & PAWL_ACK_IGNORE_MISSING)) {
+        result = PAWL_OK_MISSING;
+        r->value = 0;
     }
+    return result;
+}
+
+uint32_t pawl_core_repair_bytes(const struct pawl_core_repair *r)
+{
+    if (!pawl_core_queue_logged(r->queue))
+        return 0;
+    return r->take->type == PAWL_CMD_RESTORE ? sizeof(struct pawl_restore_rec)
+                                             : sizeof(struct pawl_end_rec);
+}
+
+uint64_t pawl_core_repair_commit(struct pawl_core_repair *r)
+{
+    struct pawl_take *t = r->take;
+    struct pawl_core *core = t->core;
     struct pawl_op_rec op;
-    if (pawl_core_queue_logged(r.queue))
+    if (pawl_core_queue_logged(r->queue))
         pawl_core_lane_log(core, t->lane);
     pawl_core_lane_op(core, t->lane, t->seq, &op);
-    uint64_t lsn;
-    if (restoring) {
-        lsn = restore(&r, &op);
-    } else {
-        bool acked = t->type == PAWL_CMD_ACK_ID;
-        if (acked) {
-            op.extra = t->session->peer.pid;
-            core->acks++;
-        }
-        lsn = pawl_core_end_message(core, r.n, acked ? PAWL_STATE_ACKED : PAWL_STATE_CANCELLED, &op,
-                                    0);
-    }
-    pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, 0, lsn,
-                          pawl_core_queue_wait(core, r.queue), 0);
+    if (t->type == PAWL_CMD_RESTORE)
+        return restore(r, &op);
+    if (t->type == PAWL_CMD_CANCEL)
+        return pawl_core_end_message(core, r->n, PAWL_STATE_CANCELLED, &op, 0);
+    op.extra = t->session->peer.pid;
+    core->acks++;
+    return pawl_core_end_message(core, r->n, PAWL_STATE_ACKED, &op, 0);
+}
+
+void pawl_core_repair_take(struct pawl_take *t)
+{
+    struct pawl_core *core = t->core;
+    struct pawl_core_repair r;
+    int result = pawl_core_repair_check(t, &r);
+    uint64_t value = result == PAWL_OK ? 0 : r.value;
+    uint64_t lsn = result == PAWL_OK ? pawl_core_repair_commit(&r) : 0;
+    uint64_t wait = r.queue ? pawl_core_queue_wait(core, r.queue) : pawl_core_appended(core);
+    pawl_core_lane_answer(core, t->lane, t->seq, result, value, lsn, wait, 0);
 }

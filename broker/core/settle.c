@@ -104,17 +104,8 @@ uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t n, uint8_t state
 
 /* --- judging a token ------------------------------------------------------------------------- */
 
-struct settle {
-    struct pawl_take *take;
-    const struct pawl_cmd_settle *cmd;
-    uint32_t n; /* message */
-    struct pawl_core_message *message;
-    struct pawl_core_queue *queue;
-    uint64_t value; /* of a refusal */
-};
-
 /* The token is of this message's newest grant, and its holder's uid asks. */
-static bool token_fits(const struct settle *s)
+static bool token_fits(const struct pawl_core_settle *s)
 {
     const struct pawl_core *core = s->take->core;
     const struct pawl_core_message *m = s->message;
@@ -131,7 +122,7 @@ static bool token_fits(const struct settle *s)
 #endif
 }
 
-static int judge(struct settle *s)
+static int judge(struct pawl_core_settle *s)
 {
     const struct pawl_core *core = s->take->core;
     const struct pawl_core_peer *peer = &s->take->session->peer;
@@ -169,7 +160,7 @@ static int judge(struct settle *s)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-static struct pawl_op_rec operation(const struct settle *s)
+static struct pawl_op_rec operation(const struct pawl_core_settle *s)
 {
     struct pawl_op_rec op;
     pawl_core_lane_op(s->take->core, s->take->lane, s->take->seq, &op);
@@ -177,53 +168,6 @@ static struct pawl_op_rec operation(const struct settle *s)
     if (pawl_core_queue_logged(s->queue))
         pawl_core_lane_log(s->take->core, s->take->lane);
     return op;
-}
-
-static void done(struct settle *s, uint64_t lsn)
-{
-    struct pawl_core *core = s->take->core;
-    pawl_core_lane_answer(core, s->take->lane, s->take->seq, PAWL_OK, 0, lsn,
-                          pawl_core_queue_wait(core, s->queue), 0);
-}
-
-static void refuse(struct settle *s, int result)
-{
-    struct pawl_core *core = s->take->core;
-    uint64_t wait = s->queue ? pawl_core_queue_wait(core, s->queue) : pawl_core_appended(core);
-    bool missing =
-        result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
-    if (s->take->type == PAWL_CMD_ACK && missing && (s->cmd->flags & PAWL_ACK_IGNORE_MISSING)) {
-        result = PAWL_OK_MISSING;
-        s->value = 0;
-    }
-    pawl_core_take_answer(s->take, result, s->value, wait);
-}
-
-static void ack(struct settle *s, int result)
-{
-    const struct pawl_core_message *m = s->message;
-    bool unclaimed = result == PAWL_E_LEASE_LOST && (s->cmd->flags & PAWL_ACK_IF_UNCLAIMED) &&
-                     s->cmd->grant == m->grant && m->lease != 0;
-    if (result != PAWL_OK && !unclaimed) {
-        refuse(s, result);
-        return;
-    }
-    struct pawl_op_rec op = operation(s);
-    s->take->core->acks++;
-    done(s, pawl_core_end_message(s->take->core, s->n, PAWL_STATE_ACKED, &op, 0));
-}
-
-static void back(struct settle *s, enum pawl_back_cause cause)
-{
-    uint8_t reason[PAWL_REASON_BYTES_MAX];
-    uint32_t bytes = 0;
-    if (cause == PAWL_BACK_NACK || cause == PAWL_BACK_REJECTED) {
-        bytes = s->cmd->text_bytes;
-        if (bytes)
-            memcpy(reason, s->take->variable, bytes);
-    }
-    struct pawl_op_rec op = operation(s);
-    done(s, pawl_core_lease_back(s->take->core, s->n, cause, &op, s->cmd->time_ns, reason, bytes));
 }
 
 void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *r, uint32_t n)
@@ -238,66 +182,127 @@ void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *
     pawl_core_message_timer(core, n);
 }
 
-static void renew(struct settle *s)
+static uint64_t renewal(const struct pawl_core_settle *s)
+{
+    return s->cmd->time_ns ? s->cmd->time_ns : s->queue->lease_ns;
+}
+
+static int renew_allowed(const struct pawl_core_settle *s)
+{
+    const struct pawl_core *core = s->take->core;
+    const struct pawl_core_lease *l = pawl_core_lease_at(core, s->message->lease);
+    uint64_t lease_ns = renewal(s);
+    if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX)
+        return PAWL_E_INVALID;
+    return pawl_add_sat(core->now.time, lease_ns) > l->hold_end ? PAWL_E_HOLD_CAP : PAWL_OK;
+}
+
+static uint64_t renew(const struct pawl_core_settle *s)
 {
     struct pawl_core *core = s->take->core;
-    const struct pawl_core_lease *l = pawl_core_lease_at(core, s->message->lease);
-    uint64_t lease_ns = s->cmd->time_ns ? s->cmd->time_ns : s->queue->lease_ns;
-    if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX) {
-        refuse(s, PAWL_E_INVALID);
-        return;
-    }
-    if (pawl_add_sat(core->now.time, lease_ns) > l->hold_end) {
-        refuse(s, PAWL_E_HOLD_CAP);
-        return;
-    }
     struct pawl_renew_rec r = {
         .op = operation(s),
         .queue = s->queue->id,
         .message = s->message->id,
-        .lease_ns = lease_ns,
+        .lease_ns = renewal(s),
         .grant = s->message->grant,
     };
     uint64_t lsn = 0;
     if (pawl_core_queue_logged(s->queue))
         memcpy(pawl_core_append(core, PAWL_RECORD_RENEW, sizeof r, &lsn), &r, sizeof r);
     pawl_core_renew_apply(core, &r, s->n);
-    done(s, lsn);
+    return lsn;
+}
+
+static uint64_t back(const struct pawl_core_settle *s, enum pawl_back_cause cause)
+{
+    struct pawl_op_rec op = operation(s);
+    return pawl_core_lease_back(s->take->core, s->n, cause, &op, s->cmd->time_ns, s->reason,
+                                s->reason_bytes);
+}
+
+/* --- check, commit --------------------------------------------------------------------------- */
+
+/* ACK only: an OK of a lease that is over, or of what is not there. */
+static int ack_allowed(struct pawl_core_settle *s, int result)
+{
+    bool missing =
+        result == PAWL_E_STATE || result == PAWL_E_NOT_FOUND || result == PAWL_E_FORGOTTEN;
+    if (missing && (s->cmd->flags & PAWL_ACK_IGNORE_MISSING)) {
+        s->value = 0;
+        return PAWL_OK_MISSING;
+    }
+    if (result == PAWL_E_LEASE_LOST && (s->cmd->flags & PAWL_ACK_IF_UNCLAIMED) &&
+        s->cmd->grant == s->message->grant && s->message->lease != 0) {
+        s->value = 0;
+        return PAWL_OK;
+    }
+    return result;
+}
+
+int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *s)
+{
+    s->take = t; /* not all at once: the reason need not be cleared for each ack */
+    s->cmd = t->fixed;
+    s->message = NULL;
+    s->queue = NULL;
+    s->value = 0;
+    s->reason_bytes = 0;
+    bool ladder = t->type == PAWL_CMD_NACK && s->cmd->time_ns == PAWL_DELAY_LADDER;
+    bool delays = t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_DEFER;
+    if (delays && !ladder && s->cmd->time_ns > PAWL_DELAY_NS_MAX)
+        return PAWL_E_INVALID;
+    int result = judge(s);
+    if (t->type == PAWL_CMD_ACK)
+        return ack_allowed(s, result);
+    if (result == PAWL_OK && t->type == PAWL_CMD_RENEW)
+        return renew_allowed(s);
+    if (result == PAWL_OK && (t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_REJECT)) {
+        s->reason_bytes = s->cmd->text_bytes;
+        if (s->reason_bytes)
+            memcpy(s->reason, t->variable, s->reason_bytes);
+    }
+    return result;
+}
+
+uint32_t pawl_core_settle_bytes(const struct pawl_core_settle *s)
+{
+    if (!pawl_core_queue_logged(s->queue))
+        return 0;
+    if (s->take->type == PAWL_CMD_ACK)
+        return sizeof(struct pawl_end_rec);
+    if (s->take->type == PAWL_CMD_RENEW)
+        return sizeof(struct pawl_renew_rec);
+    return (uint32_t)sizeof(struct pawl_back_rec) + s->reason_bytes;
+}
+
+uint64_t pawl_core_settle_commit(struct pawl_core_settle *s)
+{
+    struct pawl_op_rec op;
+    switch (s->take->type) {
+    case PAWL_CMD_ACK:
+        op = operation(s);
+        s->take->core->acks++;
+        return pawl_core_end_message(s->take->core, s->n, PAWL_STATE_ACKED, &op, 0);
+    case PAWL_CMD_NACK:
+        return back(s, PAWL_BACK_NACK);
+    case PAWL_CMD_RELEASE:
+        return back(s, PAWL_BACK_RELEASED);
+    case PAWL_CMD_REJECT:
+        return back(s, PAWL_BACK_REJECTED);
+    case PAWL_CMD_DEFER:
+        return back(s, PAWL_BACK_DEFERRED);
+    default:
+        return renew(s);
+    }
 }
 
 void pawl_core_settle_take(struct pawl_take *t)
 {
-    struct settle s = { .take = t, .cmd = t->fixed };
-    bool ladder = t->type == PAWL_CMD_NACK && s.cmd->time_ns == PAWL_DELAY_LADDER;
-    bool delays = t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_DEFER;
-    if (delays && !ladder && s.cmd->time_ns > PAWL_DELAY_NS_MAX) {
-        refuse(&s, PAWL_E_INVALID);
-        return;
-    }
-    int result = judge(&s);
-    if (t->type == PAWL_CMD_ACK) {
-        ack(&s, result);
-        return;
-    }
-    if (result != PAWL_OK) {
-        refuse(&s, result);
-        return;
-    }
-    switch (t->type) {
-    case PAWL_CMD_NACK:
-        back(&s, PAWL_BACK_NACK);
-        break;
-    case PAWL_CMD_RELEASE:
-        back(&s, PAWL_BACK_RELEASED);
-        break;
-    case PAWL_CMD_REJECT:
-        back(&s, PAWL_BACK_REJECTED);
-        break;
-    case PAWL_CMD_DEFER:
-        back(&s, PAWL_BACK_DEFERRED);
-        break;
-    default:
-        renew(&s);
-        break;
-    }
+    struct pawl_core *core = t->core;
+    struct pawl_core_settle s;
+    int result = pawl_core_settle_check(t, &s);
+    uint64_t lsn = result == PAWL_OK ? pawl_core_settle_commit(&s) : 0;
+    uint64_t wait = s.queue ? pawl_core_queue_wait(core, s.queue) : pawl_core_appended(core);
+    pawl_core_lane_answer(core, t->lane, t->seq, result, s.value, lsn, wait, 0);
 }
