@@ -37,25 +37,11 @@ static void gather_list(struct pawl_core *core, struct piece *p, const struct pa
         add(core, p, n);
 }
 
-/* The order of READY cannot be walked, only taken from the front: what is not wanted is put back.
- */
-static void gather_ready(struct pawl_core *core, struct piece *p, struct pawl_core_queue *q,
-                         uint32_t level)
+static void gather_ready(struct pawl_core *core, struct piece *p, const struct pawl_ready *ready)
 {
-    uint32_t back = 0;
-    while (q->ready[level].count > 0 && p->count < PIECE) {
-        uint32_t n = pawl_ready_first(&q->ready[level], &core->messages);
-        struct pawl_core_message *m = pawl_core_message_at(core, n);
-        pawl_core_ready_remove(core, q, n);
-        m->next = back;
-        back = n;
+    uint32_t n = pawl_ready_walk(ready, &core->messages, 0);
+    for (; n != 0 && p->count < PIECE; n = pawl_ready_walk(ready, &core->messages, n))
         add(core, p, n);
-    }
-    while (back) {
-        uint32_t n = back;
-        back = pawl_core_message_at(core, n)->next;
-        pawl_core_ready_insert(core, q, n);
-    }
 }
 
 void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
@@ -87,7 +73,7 @@ static uint32_t purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
     gather_list(core, &p, &q->scheduled);
     gather_list(core, &p, &q->dead);
     for (uint32_t i = 0; i < PAWL_PRIORITIES; i++)
-        gather_ready(core, &p, q, i);
+        gather_ready(core, &p, &q->ready[i]);
     if (p.count == 0)
         return 1;
     job->total += p.count;

@@ -128,3 +128,26 @@ uint32_t pawl_ready_first(const struct pawl_ready *ready, const struct pawl_pool
     return before(at(messages, ready->root), at(messages, ready->first)) ? ready->root
                                                                          : ready->first;
 }
+
+uint32_t pawl_ready_walk(const struct pawl_ready *ready, const struct pawl_pool *messages,
+                         uint32_t message)
+{
+    if (message == 0)
+        return ready->first ? ready->first : ready->root;
+    const struct pawl_core_message *m = at(messages, message);
+    if (!(m->flags & PAWL_MESSAGE_RETURNED))
+        return m->next ? m->next : ready->root;
+    if (m->child)
+        return m->child;
+    /* Up to the nearest one with a sibling on its right. */
+    while (message != ready->root && m->next == 0) {
+        uint32_t left = m->prev;
+        while (at(messages, left)->child != message) {
+            message = left;
+            left = at(messages, left)->prev;
+        }
+        message = left;
+        m = at(messages, message);
+    }
+    return message == ready->root ? 0 : m->next;
+}

@@ -20,5 +20,9 @@ struct pawl_ready {
 void pawl_ready_insert(struct pawl_ready *ready, struct pawl_pool *messages, uint32_t message);
 void pawl_ready_remove(struct pawl_ready *ready, struct pawl_pool *messages, uint32_t message);
 uint32_t pawl_ready_first(const struct pawl_ready *ready, const struct pawl_pool *messages);
+/* Each of them once, in no order that counts, while none goes or comes. message 0: begin. 0: all
+ * were there. */
+uint32_t pawl_ready_walk(const struct pawl_ready *ready, const struct pawl_pool *messages,
+                         uint32_t message);
 
 #endif

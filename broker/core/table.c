@@ -89,9 +89,9 @@ static void split(struct pawl_table *table)
         table->round *= 2;
 }
 
-uint32_t pawl_table_find(const struct pawl_table *table, uint64_t id)
+static uint32_t find_in_chain(const struct pawl_table *table, uint32_t number, uint64_t id)
 {
-    for (uint32_t number = *bucket_of(table, id); number;) {
+    while (number) {
         uint64_t other;
         const uint32_t *chain = id_chain(table, number, &other);
         if (other == id)
@@ -101,9 +101,20 @@ uint32_t pawl_table_find(const struct pawl_table *table, uint64_t id)
     return 0;
 }
 
+uint32_t pawl_table_find(const struct pawl_table *table, uint64_t id)
+{
+    return find_in_chain(table, *bucket_of(table, id), id);
+}
+
+uint32_t pawl_table_find_next(const struct pawl_table *table, uint32_t number)
+{
+    uint64_t id;
+    uint32_t next = *id_chain(table, number, &id);
+    return find_in_chain(table, next, id);
+}
+
 void pawl_table_insert(struct pawl_table *table, uint64_t id, uint32_t number)
 {
-    PAWL_VERIFY_ASSERT(pawl_table_find(table, id) == 0);
     if (table->entries++ >= table->buckets)
         split(table);
     uint64_t own;

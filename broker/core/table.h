@@ -24,8 +24,11 @@ int pawl_table_init(struct pawl_table *table, struct pawl_budget *budget, struct
                     uint32_t id_offset, uint32_t chain_offset);
 void pawl_table_fini(struct pawl_table *table);
 uint32_t pawl_table_find(const struct pawl_table *table, uint64_t id); /* 0: none */
-/* Requires that id is not in it. Cannot fail: where a bucket cannot be had the chains get longer.
- */
+/* The next one with the id of this one. 0: none. For ids that are halves of hashes: the caller
+ * compares the other half. */
+uint32_t pawl_table_find_next(const struct pawl_table *table, uint32_t number);
+/* Cannot fail: where a bucket cannot be had the chains get longer. An id that is in it already is
+ * found by pawl_table_find_next(). */
 void pawl_table_insert(struct pawl_table *table, uint64_t id, uint32_t number);
 void pawl_table_remove(struct pawl_table *table, uint64_t id, uint32_t number);
 /* Starts fetching the bucket of an id that will be looked up soon. */

@@ -141,6 +141,38 @@ static void the_table_finds_what_is_in_it_while_it_grows(void **state)
     assert_int_equal(b.mapped, 0);
 }
 
+static void the_table_tells_equal_ids_apart_by_a_walk(void **state)
+{
+    (void)state;
+    struct test_budget b;
+    test_budget_init(&b, 512u << 20);
+    struct pawl_pool pool;
+    struct pawl_table table;
+    assert_int_equal(pawl_pool_init(&pool, &b.budget, sizeof(struct pawl_core_message), 12), 0);
+    assert_int_equal(pawl_table_init(&table, &b.budget, &pool,
+                                     offsetof(struct pawl_core_message, id),
+                                     offsetof(struct pawl_core_message, chain)),
+                     0);
+    uint32_t at[6];
+    for (uint32_t i = 0; i < 6; i++) {
+        at[i] = pawl_pool_take(&pool);
+        /* 5 and 5 + 1024 share a bucket, and two have each. */
+        uint64_t id = i % 3 == 2 ? 6 : 5 + 1024 * (i % 3);
+        ((struct pawl_core_message *)pawl_pool_at(&pool, at[i]))->id = id;
+        pawl_table_insert(&table, id, at[i]);
+    }
+    uint32_t one = pawl_table_find(&table, 5);
+    uint32_t two = pawl_table_find_next(&table, one);
+    assert_true(one == at[0] || one == at[3]);
+    assert_int_equal(one + two, at[0] + at[3]);
+    assert_int_equal(pawl_table_find_next(&table, two), 0);
+    pawl_table_remove(&table, 5, one);
+    assert_int_equal(pawl_table_find(&table, 5), two);
+    assert_int_equal(pawl_table_find_next(&table, two), 0);
+    pawl_table_fini(&table);
+    pawl_pool_fini(&pool);
+}
+
 int main(void)
 {
     alarm(120);
@@ -149,6 +181,7 @@ int main(void)
         cmocka_unit_test(payload_blocks_never_overlap),
         cmocka_unit_test(payload_refuses_at_the_budget_and_serves_others_from_freed_slabs),
         cmocka_unit_test(the_table_finds_what_is_in_it_while_it_grows),
+        cmocka_unit_test(the_table_tells_equal_ids_apart_by_a_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

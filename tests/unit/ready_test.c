@@ -9,6 +9,28 @@
 
 #define MESSAGES 500u
 
+/* A walk meets each message once. */
+static void walk(const struct pawl_ready *ready, struct pawl_pool *pool, uint32_t count)
+{
+    uint32_t seen = 0;
+    uint64_t sum = 0, expected = 0;
+    for (uint32_t n = pawl_ready_walk(ready, pool, 0); n; n = pawl_ready_walk(ready, pool, n)) {
+        struct pawl_core_message *m = pawl_pool_at(pool, n);
+        assert_int_equal(m->sent_wall, 0);
+        m->sent_wall = 1;
+        sum += m->id;
+        seen++;
+        assert_true(seen <= count);
+    }
+    assert_int_equal(seen, count);
+    for (uint32_t n = 1; n < pool->never_used; n++) {
+        struct pawl_core_message *m = pawl_pool_at(pool, n);
+        expected += m->sent_wall ? m->id : 0;
+        m->sent_wall = 0;
+    }
+    assert_int_equal(sum, expected);
+}
+
 static void the_smallest_place_leaves_first(void **state)
 {
     (void)state;
@@ -45,6 +67,8 @@ static void the_smallest_place_leaves_first(void **state)
             in[out] = in[--count];
         }
         assert_int_equal(ready.count, count);
+        if (step % 64 == 0)
+            walk(&ready, &pool, count);
     }
     pawl_pool_fini(&pool);
     assert_int_equal(budget.mapped, 0);
