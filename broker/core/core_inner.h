@@ -115,6 +115,8 @@ struct pawl_core_queue {
     uint32_t ready_count;
     struct pawl_core_list scheduled, leased, dead, done;
     uint64_t bytes;
+    uint64_t checked_bytes;               /* of sends of a transaction that is being checked */
+    uint32_t checked;                     /* how many */
     uint32_t waiting_first, waiting_last; /* waiter * 16 + slot, of those that can take now */
     uint32_t waiting_count;               /* all that name it, served now or not */
     uint32_t active_next;
@@ -544,6 +546,27 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t message,
 
 /* --- send.c, settle.c, repair.c, query.c ----------------------------------------------------- */
 
+/* A send, judged. check reserves and copies, changes nothing that anybody sees; then either commit,
+ * which cannot fail and returns the id, or undo. beside: sends that are checked and not yet
+ * committed; what they will add to the queue stands in its `checked` and `checked_bytes`, which the
+ * caller keeps. value: of a refusal. */
+struct pawl_core_send {
+    struct pawl_take *take;
+    const struct pawl_cmd_send *cmd;
+    struct pawl_core_queue *queue;
+    struct pawl_cmd_send_times times;
+    uint64_t due; /* 0: now */
+    uint64_t ttl_end;
+    uint64_t value;
+    uint32_t skip;  /* bytes of times in front of the variable part */
+    uint32_t bytes; /* of the client's part of the payload */
+    uint32_t own;   /* bytes of ours in front of it, in the block */
+    uint32_t block;
+};
+int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *out);
+uint32_t pawl_core_send_bytes(const struct pawl_core_send *send);
+uint64_t pawl_core_send_commit(struct pawl_core_send *send, uint64_t *lsn);
+void pawl_core_send_undo(struct pawl_core_send *send);
 void pawl_core_send_take(struct pawl_take *t);
 uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *rec,
                               struct pawl_core_queue *q, uint32_t block, uint64_t lsn);

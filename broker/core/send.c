@@ -9,19 +9,7 @@
  */
 #include "core/core_inner.h"
 
-struct send {
-    struct pawl_take *take;
-    const struct pawl_cmd_send *cmd;
-    struct pawl_cmd_send_times times;
-    struct pawl_core_queue *queue;
-    uint64_t due; /* 0: now */
-    uint64_t ttl_end;
-    uint32_t skip;  /* bytes of times in front of the variable part */
-    uint32_t bytes; /* of the client's part of the payload */
-    uint64_t limit; /* value of a refusal */
-};
-
-static int check(struct send *s)
+static int look(struct pawl_core_send *s)
 {
     const struct pawl_take *t = s->take;
     struct pawl_core *core = t->core;
@@ -34,7 +22,7 @@ static int check(struct send *s)
     if (s->cmd->priority >= PAWL_PRIORITIES || (s->cmd->flags & ~PAWL_SEND_TIMES))
         return PAWL_E_INVALID;
     if (s->cmd->headers_bytes > PAWL_HEADERS_BYTES_MAX) {
-        s->limit = PAWL_HEADERS_BYTES_MAX;
+        s->value = PAWL_HEADERS_BYTES_MAX;
         return PAWL_E_TOO_BIG;
     }
     uint64_t ttl = s->queue->options.ttl_ns, delay = 0;
@@ -56,23 +44,23 @@ static int check(struct send *s)
     if (record && pawl_core_queue_logged(s->queue))
         most = pawl_min_u64(most, record > other ? record - other : 0);
     if (s->cmd->body_bytes > most) {
-        s->limit = most;
+        s->value = most;
         return PAWL_E_TOO_BIG;
     }
     return PAWL_OK;
 }
 
-static int limits(struct send *s)
+static int limits(struct pawl_core_send *s)
 {
     const struct pawl_core *core = s->take->core;
     const struct pawl_core_queue *q = s->queue;
     if (core->refuse && pawl_core_queue_logged(q))
-        s->limit = core->refuse;
-    else if (pawl_core_queue_live(q) >= q->messages_max)
-        s->limit = PAWL_LIMIT_QUEUE_MESSAGES;
-    else if (q->bytes + s->bytes > q->bytes_max)
-        s->limit = PAWL_LIMIT_QUEUE_BYTES;
-    return s->limit ? PAWL_E_FULL : PAWL_OK;
+        s->value = core->refuse;
+    else if (pawl_core_queue_live(q) + q->checked >= q->messages_max)
+        s->value = PAWL_LIMIT_QUEUE_MESSAGES;
+    else if (q->bytes + q->checked_bytes + s->bytes > q->bytes_max)
+        s->value = PAWL_LIMIT_QUEUE_BYTES;
+    return s->value ? PAWL_E_FULL : PAWL_OK;
 }
 
 /* Each: u8 name bytes, u16 value bytes, name, value. */
@@ -90,19 +78,21 @@ static bool headers_valid(const uint8_t *p, uint32_t bytes)
     return true;
 }
 
-/* The one copy. 0: no memory. */
-static uint32_t copy(struct send *s, uint32_t *own)
+/* The one copy. False: no memory. */
+static bool copy(struct pawl_core_send *s)
 {
     struct pawl_core *core = s->take->core;
-    *own = s->ttl_end != UINT64_MAX ? 8 : 0;
-    uint32_t block = pawl_payload_take(&core->payload, *own + s->bytes);
-    if (block == 0)
-        return 0;
-    uint8_t *to = pawl_payload_at(&core->payload, block);
-    if (*own)
+    s->own = s->ttl_end != UINT64_MAX ? 8 : 0;
+    if (s->own + s->bytes == 0)
+        return true;
+    s->block = pawl_payload_take(&core->payload, s->own + s->bytes);
+    if (s->block == 0)
+        return false;
+    uint8_t *to = pawl_payload_at(&core->payload, s->block);
+    if (s->own)
         memcpy(to, &s->ttl_end, 8);
-    memcpy(to + *own, s->take->variable + s->skip, s->bytes);
-    return block;
+    memcpy(to + s->own, s->take->variable + s->skip, s->bytes);
+    return true;
 }
 
 uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *r,
@@ -133,7 +123,14 @@ uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec
     return n;
 }
 
-static void commit(struct send *s, uint32_t block, uint32_t own)
+uint32_t pawl_core_send_bytes(const struct pawl_core_send *s)
+{
+    return pawl_core_queue_logged(s->queue)
+               ? (uint32_t)sizeof(struct pawl_send_rec) + s->own + s->bytes
+               : 0;
+}
+
+uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
 {
     struct pawl_take *t = s->take;
     struct pawl_core *core = t->core;
@@ -147,78 +144,88 @@ static void commit(struct send *s, uint32_t block, uint32_t own)
         .key_bytes = s->cmd->key_bytes,
         .ordering_key_bytes = s->cmd->ordering_key_bytes,
         .priority = s->cmd->priority,
-        .flags = (uint8_t)((own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0)),
+        .flags = (uint8_t)((s->own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0)),
     };
     r.op.extra = s->cmd->body_bytes;
-    uint64_t lsn = 0;
+    *lsn = 0;
     if (pawl_core_queue_logged(q)) {
         pawl_core_lane_log(core, t->lane);
         pawl_core_lane_op(core, t->lane, t->seq, &r.op);
         r.op.extra = s->cmd->body_bytes;
-        uint8_t *out =
-            pawl_core_append(core, PAWL_RECORD_SEND, (uint32_t)sizeof r + own + s->bytes, &lsn);
+        uint8_t *out = pawl_core_append(core, PAWL_RECORD_SEND, pawl_core_send_bytes(s), lsn);
         memcpy(out, &r, sizeof r);
-        if (own + s->bytes)
-            memcpy(out + sizeof r, pawl_payload_at(&core->payload, block), own + s->bytes);
+        if (s->own + s->bytes)
+            memcpy(out + sizeof r, pawl_payload_at(&core->payload, s->block), s->own + s->bytes);
     }
-    (void)pawl_core_send_apply(core, &r, q, block, lsn);
+    (void)pawl_core_send_apply(core, &r, q, s->block, *lsn);
     core->sends++;
-    pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, r.id, lsn, pawl_core_queue_wait(core, q),
-                          PAWL_ANSWER_VALUES_RUN);
+    return r.id;
 }
 
-static void refuse(struct send *s, int result)
+void pawl_core_send_undo(struct pawl_core_send *s)
+{
+    if (s->block)
+        pawl_payload_give(&s->take->core->payload, s->block, s->own + s->bytes);
+    s->block = 0;
+}
+
+/* How many messages, and timers, are to be had beside those of the sends that are checked already
+ * and not yet committed. */
+static bool memory_for(struct pawl_core_send *s, uint32_t beside)
 {
     struct pawl_core *core = s->take->core;
-    uint64_t wait = s->queue ? pawl_core_queue_wait(core, s->queue) : pawl_core_appended(core);
-    pawl_core_take_answer(s->take, result, s->limit, wait);
+    bool timed = s->due || s->ttl_end != UINT64_MAX;
+    /* Where memory is short the oldest tombstones go first, never a send. */
+    while (!pawl_pool_ready(&core->messages, beside + 1))
+        if (!pawl_core_forget_oldest(core, s->queue))
+            return false;
+    return !timed || pawl_pool_ready(&core->wheel.timers, beside + 1);
+}
+
+int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *s)
+{
+    struct pawl_core *core = t->core;
+    s->take = t;
+    s->cmd = t->fixed;
+    s->queue = NULL;
+    s->skip = s->own = s->block = 0;
+    s->value = 0;
+    if (s->cmd->flags & PAWL_SEND_TIMES) {
+        s->skip = sizeof s->times;
+        memcpy(&s->times, t->variable, sizeof s->times);
+    }
+    s->bytes = (uint32_t)s->cmd->key_bytes + s->cmd->ordering_key_bytes + s->cmd->headers_bytes +
+               s->cmd->body_bytes;
+    int result = look(s);
+    if (result == PAWL_OK)
+        result = limits(s);
+    if (result != PAWL_OK)
+        return result;
+    if (!memory_for(s, beside) || !copy(s)) {
+        s->value = PAWL_LIMIT_MEMORY;
+        return PAWL_E_FULL;
+    }
+    const uint8_t *headers = NULL;
+    if (s->block)
+        headers = (uint8_t *)pawl_payload_at(&core->payload, s->block) + s->own +
+                  s->cmd->key_bytes + s->cmd->ordering_key_bytes;
+    if (headers_valid(headers, s->cmd->headers_bytes))
+        return PAWL_OK;
+    pawl_core_send_undo(s);
+    return PAWL_E_INVALID;
 }
 
 void pawl_core_send_take(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
-    struct send s;
-    s.take = t;
-    s.cmd = t->fixed;
-    s.queue = NULL;
-    s.skip = 0;
-    s.limit = 0;
-    if (s.cmd->flags & PAWL_SEND_TIMES) {
-        s.skip = sizeof s.times;
-        memcpy(&s.times, t->variable, sizeof s.times);
-    }
-    s.bytes = (uint32_t)s.cmd->key_bytes + s.cmd->ordering_key_bytes + s.cmd->headers_bytes +
-              s.cmd->body_bytes;
-    int result = check(&s);
+    struct pawl_core_send s;
+    uint64_t lsn = 0, value;
+    int result = pawl_core_send_check(t, 0, &s);
     if (result == PAWL_OK)
-        result = limits(&s);
-    if (result != PAWL_OK) {
-        refuse(&s, result);
-        return;
-    }
-    bool timed = s.due || s.ttl_end != UINT64_MAX;
-    uint32_t own = 0, block = 0;
-    s.limit = PAWL_LIMIT_MEMORY;
-    /* Where memory is short the oldest tombstones go first, never a send. */
-    if ((!pawl_pool_ready(&core->messages, 1) && !pawl_core_forget_oldest(core, s.queue)) ||
-        (timed && !pawl_pool_ready(&core->wheel.timers, 1))) {
-        refuse(&s, PAWL_E_FULL);
-        return;
-    }
-    if (s.bytes || s.ttl_end != UINT64_MAX) {
-        block = copy(&s, &own);
-        if (block == 0) {
-            refuse(&s, PAWL_E_FULL);
-            return;
-        }
-        const uint8_t *headers = (uint8_t *)pawl_payload_at(&core->payload, block) + own +
-                                 s.cmd->key_bytes + s.cmd->ordering_key_bytes;
-        if (!headers_valid(headers, s.cmd->headers_bytes)) {
-            pawl_payload_give(&core->payload, block, own + s.bytes);
-            s.limit = 0;
-            refuse(&s, PAWL_E_INVALID);
-            return;
-        }
-    }
-    commit(&s, block, own);
+        value = pawl_core_send_commit(&s, &lsn);
+    else
+        value = s.value;
+    uint64_t wait = s.queue ? pawl_core_queue_wait(core, s.queue) : pawl_core_appended(core);
+    pawl_core_lane_answer(core, t->lane, t->seq, result, value, lsn, wait,
+                          result == PAWL_OK ? PAWL_ANSWER_VALUES_RUN : 0);
 }
