@@ -292,6 +292,7 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
     bool known = t.seq <= lane->seq_max;
     if (known && !(t.flags & PAWL_CMD_RESUBMIT))
         return PAWL_E_PROTOCOL;
+    lane->heard = pawl_max_u64(lane->heard, t.seq);
     lane->oldest = pawl_max_u64(lane->oldest, t.seq - t.open);
     if (known && answered_before(&t))
         return PAWL_OK;

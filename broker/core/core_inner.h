@@ -172,6 +172,7 @@ struct pawl_core_lane {
     uint64_t opened_epoch; /* session epoch when it was opened last */
     uint64_t taken;
     uint64_t seq_max, oldest;
+    uint64_t heard;       /* highest seq that came from the rings it has now */
     uint64_t copied;      /* copy-forward has got so far with its window */
     uint32_t window_mask; /* entries - 1 */
     uint32_t window;      /* as asked for */
@@ -624,7 +625,7 @@ void pawl_core_session_free(struct pawl_core *core, struct pawl_core_session *s)
 void pawl_core_session_fact(const struct pawl_core_session *s, struct pawl_session_rec *out);
 struct pawl_core_lane *pawl_core_lane_make(struct pawl_core *core, struct pawl_core_session *s,
                                            uint32_t number);
-/* Its handle is gone for a while: what waits stays, but is not served. */
+/* Its rings are gone. Those who wait end without an answer: the client submits them again. */
 void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane);
 /* The log need not keep its window any more. */
 void pawl_core_lane_unlog(struct pawl_core *core, struct pawl_core_lane *lane);

@@ -4,8 +4,10 @@
  *   window   a ring of entries, found by seq & mask. Kept: what the client may still submit again,
  *            so from its oldest open seq on. Each command tells that seq by its `open`.
  *   open     a lane is opened, resumed after a restart or a lost socket, or given larger rings: the
- *            window stays, a waiting RECEIVE goes on waiting, a SUBSCRIBE ends (it belongs to the
- *            rings), deliveries not yet read are emitted again in order of grant
+ *            window stays, those who wait end without an answer (the client submits again what it
+ *            still wants), deliveries not yet read are emitted again in order of grant
+ *   answer   goes to a ring only if its command came from that ring: room was promised then, and
+ *            one that the client has submitted again is answered when it is taken
  *   close    the window stays, since the client may come back; the number is given to another lane
  *            only if the client closed this one itself, that is while it was attached as it still
  *            is
@@ -103,21 +105,31 @@ struct pawl_core_lane *pawl_core_lane_make(struct pawl_core *core, struct pawl_c
     return lane;
 }
 
-static void drop_waiters(struct pawl_core *core, struct pawl_core_lane *lane, bool standing_only)
+static void drop_waiters(struct pawl_core *core, struct pawl_core_lane *lane)
 {
     for (uint32_t n = lane->waiters; n != 0;) {
         struct pawl_core_waiter *w = pawl_core_waiter_at(core, n);
         n = w->next;
-        if (w->standing || !standing_only)
-            pawl_core_waiter_drop(core, w);
+        pawl_core_waiter_drop(core, w);
     }
 }
 
 void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane)
 {
-    drop_waiters(core, lane, true);
-    for (uint32_t n = lane->waiters; n != 0; n = pawl_core_waiter_at(core, n)->next)
-        pawl_core_waiter_unlink(core, pawl_core_waiter_at(core, n));
+    lane->handle = PAWL_NO_HANDLE;
+    drop_waiters(core, lane);
+}
+
+/* What runs on in pieces has nobody to answer any more. */
+static void forget_jobs(struct pawl_core *core, uint32_t number)
+{
+    for (uint32_t n = core->purges_first; n != 0;) {
+        struct pawl_core_purge *p = pawl_pool_at(&core->purges, n);
+        if (p->lane == number)
+            p->lane = 0;
+        n = p->next;
+    }
+    pawl_core_scan_lane_gone(core, number);
 }
 
 void pawl_core_lane_unlog(struct pawl_core *core, struct pawl_core_lane *lane)
@@ -130,14 +142,8 @@ void pawl_core_lane_unlog(struct pawl_core *core, struct pawl_core_lane *lane)
 void pawl_core_lane_free(struct pawl_core *core, struct pawl_core_lane *lane)
 {
     struct pawl_core_session *s = pawl_core_session_at(core, lane->session);
-    drop_waiters(core, lane, false);
-    for (uint32_t n = core->purges_first; n != 0;) {
-        struct pawl_core_purge *p = pawl_pool_at(&core->purges, n);
-        if (p->lane == lane->number)
-            p->lane = 0;
-        n = p->next;
-    }
-    pawl_core_scan_lane_gone(core, lane->number);
+    drop_waiters(core, lane);
+    forget_jobs(core, lane->number);
     pawl_core_lane_unlog(core, lane);
     if (lane->entries)
         pawl_payload_give(&core->payload, lane->entries, entries_bytes(lane->window_mask));
@@ -172,6 +178,7 @@ static void forget_lane(struct pawl_core *core, struct pawl_core_lane *lane)
             l->position = PAWL_POSITION_NONE, l->seq = 0;
         n = l->next;
     }
+    forget_jobs(core, lane->number);
     lane->seq_max = 0;
     lane->oldest = 1;
     lane->logged = false;
@@ -247,14 +254,14 @@ int pawl_core_lane_open(struct pawl_core *core, struct pawl_core_session *sessio
             pawl_core_lane_free(core, lane);
         return PAWL_E_RESOURCE;
     }
-    drop_waiters(core, lane, !fresh);
+    drop_waiters(core, lane);
     if (fresh)
         forget_lane(core, lane);
     lane->known = true;
     lane->handle = handle;
     lane->comp_bytes = given->comp_bytes;
     lane->opened_epoch = session->epoch;
-    lane->taken = 0;
+    lane->taken = lane->heard = 0;
     lane->oldest = pawl_max_u64(lane->oldest, given->open_seq);
     if (!fresh)
         resume(core, lane, given);
@@ -268,8 +275,7 @@ uint32_t pawl_core_lane_number(const struct pawl_core_lane *lane) { return lane-
 void pawl_core_lane_close(struct pawl_core *core, struct pawl_core_lane *lane, struct pawl_now now)
 {
     pawl_core_set_now(core, now);
-    drop_waiters(core, lane, false);
-    lane->handle = PAWL_NO_HANDLE;
+    pawl_core_lane_hold(core, lane);
 }
 
 void pawl_core_lane_room(struct pawl_core *core, struct pawl_core_lane *lane)
@@ -295,6 +301,16 @@ void pawl_core_lane_taken(struct pawl_core *core, struct pawl_core_lane *lane, u
 
 /* --- answers --------------------------------------------------------------------------------- */
 
+/* Does the ring that the lane has now expect an answer to this? A purge or a scan that began under
+ * an earlier one may end before its command is submitted again. */
+static bool expects(const struct pawl_core_lane *lane, uint64_t seq)
+{
+#ifdef PAWL_BUG_ANSWER_UNASKED
+    seq = 0;
+#endif
+    return lane->handle != PAWL_NO_HANDLE && seq <= lane->heard;
+}
+
 void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
                            int result, uint64_t value, uint64_t lsn, uint64_t wait_lsn,
                            uint8_t flags)
@@ -313,7 +329,7 @@ void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, 
     if ((seq & 7) == 3)
         e->state = PAWL_WINDOW_NONE;
 #endif
-    if (lane->handle == PAWL_NO_HANDLE)
+    if (!expects(lane, seq))
         return;
     const struct pawl_effect effect = {
         .type = PAWL_EFFECT_ANSWER,
@@ -350,10 +366,10 @@ void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *l
         .data = block,
         .bytes = (uint32_t)pawl_align_up(sizeof(struct pawl_comp_data) + bytes, 8),
     };
-    if (lane->handle == PAWL_NO_HANDLE)
-        pawl_core_effect_done(core, &effect, false, 0);
-    else
+    if (expects(lane, seq))
         core->port.effect(core->port.ctx, &effect);
+    else
+        pawl_core_effect_done(core, &effect, false, 0);
 }
 
 /* --- the log --------------------------------------------------------------------------------- */

@@ -133,10 +133,8 @@ void pawl_core_session_detach(struct pawl_core *core, struct pawl_core_session *
     for (uint32_t i = 0; i < PAWL_LANES_MAX; i++) {
         struct pawl_core_lane *lane =
             session->lanes[i] ? pawl_core_lane_at(core, session->lanes[i]) : NULL;
-        if (!lane)
-            continue;
-        lane->handle = PAWL_NO_HANDLE;
-        pawl_core_lane_hold(core, lane);
+        if (lane)
+            pawl_core_lane_hold(core, lane);
     }
     pawl_timer_arm(&core->wheel, session->timer,
                    pawl_add_sat(core->now.time, core->options.session_grace_ns));

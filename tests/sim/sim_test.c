@@ -4,13 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sim/sim.h"
 
 /* Runs seeds and sums up. PAWL_SEED=n: that seed alone, with its options. PAWL_SEEDS=n (or
  * PAWL_SIM_SEEDS): so many from PAWL_FIRST (1) on. Exit 0: no violation, one seed run twice gave
- * the same trace, and, if there were enough seeds for it, every kind of fault has happened. */
+ * the same trace, and, if there were enough seeds for it, every kind of fault has happened.
+ * PAWL_GO_ON=1: a seed that violates does not end the run; the end lists all of them. */
 
 #define SEEDS_SHORT 500u
 #define SEEDS_ENOUGH 300u /* for every kind of fault to have happened */
@@ -70,27 +73,21 @@ static int summary(const struct sim_totals *t)
     return missing;
 }
 
-int main(void)
+/* What outlives a seed that ends its process. */
+struct progress {
+    struct sim_totals totals, again;
+    uint64_t seed; /* that runs now */
+};
+
+/* Exit code of the run: 0, or 1 at a seed that gave two traces. Violations do not return. */
+static int run_seeds(struct progress *p, uint64_t from, uint64_t first, uint64_t end)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    signal(SIGABRT, on_signal);
-    signal(SIGSEGV, on_signal);
-    signal(SIGBUS, on_signal);
-    signal(SIGFPE, on_signal);
-    signal(SIGALRM, on_signal);
-    static struct sim_totals totals, again;
-    if (getenv("PAWL_SEED") != NULL) {
-        uint64_t hash = sim_run(number_of("PAWL_SEED", 1), &totals);
-        printf("trace %016" PRIx64 "\n", hash);
-        return summary(&totals) != 0;
-    }
-    uint64_t first = number_of("PAWL_FIRST", 1);
-    uint64_t count = number_of("PAWL_SEEDS", number_of("PAWL_SIM_SEEDS", SEEDS_SHORT));
-    for (uint64_t seed = first; seed < first + count; seed++) {
+    for (uint64_t seed = from; seed < end; seed++) {
+        p->seed = seed;
         alarm(SECONDS_A_SEED);
-        uint64_t hash = sim_run(seed, &totals);
+        uint64_t hash = sim_run(seed, &p->totals);
         if (seed == first || seed % 1000 == 0) {
-            uint64_t second = sim_run(seed, &again);
+            uint64_t second = sim_run(seed, &p->again);
             if (hash != second) {
                 printf("seed %" PRIu64 " run twice: trace %016" PRIx64 " and %016" PRIx64 "\n",
                        seed, hash, second);
@@ -99,5 +96,63 @@ int main(void)
         }
     }
     alarm(0);
-    return summary(&totals) != 0;
+    return 0;
+}
+
+/* Runs the seeds in a process of their own and, as often as one of them ends it, the rest in
+ * another. Returns how many did. */
+static uint64_t run_past_violations(struct progress *p, uint64_t first, uint64_t end)
+{
+    uint64_t bad = 0, capacity = 64;
+    uint64_t *seeds = calloc(capacity, sizeof *seeds);
+    for (uint64_t from = first; seeds != NULL && from < end; from = p->seed + 1) {
+        fflush(stdout);
+        pid_t pid = fork();
+        if (pid == 0)
+            exit(run_seeds(p, from, first, end));
+        int status = 0;
+        if (pid < 0 || waitpid(pid, &status, 0) != pid)
+            abort();
+        if (status == 0)
+            break;
+        if (bad == capacity)
+            seeds = realloc(seeds, (capacity *= 2) * sizeof *seeds);
+        if (seeds == NULL)
+            abort();
+        seeds[bad++] = p->seed;
+    }
+    printf("%" PRIu64 " seeds of %" PRIu64 " to %" PRIu64 " with a violation:", bad, first,
+           end - 1);
+    for (uint64_t i = 0; i < bad; i++)
+        printf(" %" PRIu64, seeds[i]);
+    printf("\n");
+    free(seeds);
+    return bad;
+}
+
+int main(void)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGABRT, on_signal);
+    signal(SIGSEGV, on_signal);
+    signal(SIGBUS, on_signal);
+    signal(SIGFPE, on_signal);
+    signal(SIGALRM, on_signal);
+    struct progress *p =
+        mmap(NULL, sizeof *p, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        abort();
+    if (getenv("PAWL_SEED") != NULL) {
+        uint64_t hash = sim_run(number_of("PAWL_SEED", 1), &p->totals);
+        printf("trace %016" PRIx64 "\n", hash);
+        return summary(&p->totals) != 0;
+    }
+    uint64_t first = number_of("PAWL_FIRST", 1);
+    uint64_t end = first + number_of("PAWL_SEEDS", number_of("PAWL_SIM_SEEDS", SEEDS_SHORT));
+    bool bad;
+    if (number_of("PAWL_GO_ON", 0) != 0)
+        bad = run_past_violations(p, first, end) != 0;
+    else
+        bad = run_seeds(p, first, first, end) != 0;
+    return summary(&p->totals) != 0 || bad;
 }

@@ -132,7 +132,7 @@ static void closed_operations_get_no_answer(void **state)
     end(w);
 }
 
-static void a_pending_receive_goes_on_waiting_in_new_rings(void **state)
+static void a_pending_receive_waits_in_new_rings_when_it_comes_from_them(void **state)
 {
     (void)state;
     struct world *w = begin(PAWL_DURABLE);
@@ -142,6 +142,9 @@ static void a_pending_receive_goes_on_waiting_in_new_rings(void **state)
     assert_int_equal(core_stat(&w->b, "orders").ready, 1);
     assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
     core_turn(&w->s);
+    /* Its client has not asked again, and may have given it up. */
+    assert_false(core_delivered(&w->a).there);
+    assert_int_equal(core_answer(&w->a, seq).result, CORE_NONE);
     struct pawl_cmd_receive r = { .head.type = PAWL_CMD_RECEIVE, .head.seq = seq };
     r.head.flags = PAWL_CMD_RESUBMIT;
     r.max = r.queue_count = 1;
@@ -149,6 +152,75 @@ static void a_pending_receive_goes_on_waiting_in_new_rings(void **state)
     core_turn(&w->s);
     assert_true(core_delivered(&w->a).there);
     assert_int_equal(core_answer(&w->a, seq).value, 1);
+    end(w);
+}
+
+/* A purge of so many that the log has no room for all of it: the rest goes on by itself. */
+#define PURGED 3000u
+static void purge_stands_still(struct world *w, struct pawl_cmd_queue *c)
+{
+    for (uint32_t i = 0; i < PURGED; i++)
+        (void)core_send(&w->b, w->q, "x");
+    *c = (struct pawl_cmd_queue){ .head.type = PAWL_CMD_QUEUE_PURGE, .name = "orders" };
+    w->s.room = pawl_core_need(&c->head);
+    w->s.metered = true;
+    assert_int_equal(core_take(&w->a, c, sizeof *c, NULL, 0), PAWL_OK);
+    core_turn(&w->s);
+    assert_int_equal(core_answer(&w->a, c->head.seq).result, CORE_NONE);
+    w->s.metered = false;
+}
+
+static void an_answer_waits_until_its_command_comes_from_the_new_rings(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    uint64_t room = w->s.room;
+    struct pawl_cmd_queue c;
+    purge_stands_still(w, &c);
+    uint64_t seq = c.head.seq;
+    pawl_core_session_detach(w->s.core, w->a.session, w->s.now);
+    w->a.oldest = seq;
+    assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+    w->s.room = room;
+    core_turn(&w->s);
+    assert_int_equal(core_stat(&w->b, "orders").ready, 0);
+    assert_int_equal(core_answer(&w->a, seq).result, CORE_NONE); /* no room was promised */
+    c.head.seq = seq;
+    c.head.flags = PAWL_CMD_RESUBMIT;
+    assert_int_equal(core_take(&w->a, &c, sizeof c, NULL, 0), PAWL_OK);
+    core_turn(&w->s);
+    struct core_answer a = core_answer(&w->a, seq);
+    assert_int_equal(a.result, PAWL_OK);
+    assert_int_equal(a.value, PURGED);
+    assert_int_equal(core_answer(&w->a, seq).result, CORE_NONE); /* once */
+    end(w);
+}
+
+static void a_purge_of_a_closed_lane_does_not_answer_the_next_one(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    uint64_t room = w->s.room;
+    struct pawl_cmd_queue c;
+    purge_stands_still(w, &c);
+    uint64_t seq = c.head.seq;
+    pawl_core_lane_close(w->s.core, w->a.lane, w->s.now);
+    const struct pawl_attach_lane given = { .comp_bytes = 65536, .open_seq = 1, .next_seq = 1 };
+    assert_int_equal(pawl_core_lane_open(w->s.core, w->a.session, PAWL_LANE_NEW, 64, &given,
+                                         w->a.handle, w->s.now, &w->a.lane),
+                     PAWL_OK);
+    assert_int_equal(pawl_core_lane_number(w->a.lane), w->a.number);
+    w->a.next_seq = w->a.oldest = 1;
+    w->a.hold = true;
+    w->s.room = room;
+    for (uint64_t s = 1; s < seq; s++) /* up to its seq, none of which is answered by it */
+        assert_int_equal(core_send(&w->a, w->q, "x").seq, s);
+    core_forget_events(&w->s);
+    struct core_answer sent = core_send(&w->a, w->q, "12345678");
+    assert_int_equal(sent.seq, seq);
+    assert_int_equal(sent.result, PAWL_OK);
+    assert_int_equal(core_answer(&w->a, seq).result, CORE_NONE);
+    assert_int_equal(again(&w->a, seq, w->q).value, sent.value);
     end(w);
 }
 
@@ -426,7 +498,9 @@ int main(void)
         cmocka_unit_test(refusals_are_not_in_the_log_and_are_decided_anew),
         cmocka_unit_test(the_same_broker_answers_from_memory),
         cmocka_unit_test(closed_operations_get_no_answer),
-        cmocka_unit_test(a_pending_receive_goes_on_waiting_in_new_rings),
+        cmocka_unit_test(a_pending_receive_waits_in_new_rings_when_it_comes_from_them),
+        cmocka_unit_test(an_answer_waits_until_its_command_comes_from_the_new_rings),
+        cmocka_unit_test(a_purge_of_a_closed_lane_does_not_answer_the_next_one),
         cmocka_unit_test(deliveries_not_read_come_again),
         cmocka_unit_test(deliveries_dropped_with_their_rings_go_to_the_new_ones),
         cmocka_unit_test(what_a_closed_lane_never_showed_is_released),
