@@ -215,13 +215,15 @@ static void resume(struct pawl_core *core, struct pawl_core_lane *lane,
 #endif
         /* What is on its way to the old rings will be dropped there. It goes to the new ones now,
          * in the order of grants, or the client would take it for one that it has seen. */
-        if (l->position == PAWL_POSITION_PENDING && l->kind != PAWL_LEASE_HELD) {
+        bool unpublished = l->position == PAWL_POSITION_PENDING;
+        if (unpublished && l->kind != PAWL_LEASE_HELD)
             l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
-            pawl_core_message_timer(core, l->message);
-        }
         bool durable = pawl_core_queue_at(core, m->queue)->options.mode == PAWL_DURABLE;
         bool unseen = m->grant > (durable ? given->grant_durable : given->grant_relaxed);
         l->position = unseen && l->seq != 0 ? PAWL_POSITION_AGAIN : PAWL_POSITION_NONE;
+        /* Publication would have armed it; whether it is emitted again is open. */
+        if (unpublished)
+            pawl_core_message_timer(core, l->message);
     }
     lane->blocked = !resend(core, lane);
 }

@@ -287,6 +287,26 @@ static void deliveries_dropped_with_their_rings_go_to_the_new_ones(void **state)
     end(w);
 }
 
+static void a_lease_that_ended_with_its_rings_gone_has_a_timer(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    (void)core_send(&w->b, w->q, "x");
+    (void)core_receive_submit(&w->a, PAWL_CMD_RECEIVE, w->q, 1, 0, PAWL_LEASE_HELD);
+    struct pawl_effect old = w->s.effects[0];
+    assert_int_equal(old.type, PAWL_EFFECT_DELIVERY);
+    w->s.effect_count = 0;
+    pawl_core_session_detach(w->s.core, w->a.session, w->s.now);
+    core_pass(&w->s, 13ull * 3600 * PAWL_NS_S); /* asleep, beyond max_hold */
+    assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+    pawl_core_effect_done(w->s.core, &old, false, 0);
+    pawl_core_verify(w->s.core);
+    core_turn(&w->s);
+    assert_false(core_delivered(&w->a).there);
+    assert_true(core_receive(&w->b, w->q).there);
+    end(w);
+}
+
 static void what_a_closed_lane_never_showed_is_released(void **state)
 {
     (void)state;
@@ -503,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_purge_of_a_closed_lane_does_not_answer_the_next_one),
         cmocka_unit_test(deliveries_not_read_come_again),
         cmocka_unit_test(deliveries_dropped_with_their_rings_go_to_the_new_ones),
+        cmocka_unit_test(a_lease_that_ended_with_its_rings_gone_has_a_timer),
         cmocka_unit_test(what_a_closed_lane_never_showed_is_released),
         cmocka_unit_test(credit_is_counted_again_after_a_restart),
         cmocka_unit_test(a_session_comes_back_only_with_its_secret),
