@@ -29,6 +29,8 @@ static int init(struct pawl_core *c)
         pawl_table_init(&c->sessions_by_id, b, &c->sessions, offsetof(struct pawl_core_session, id),
                         offsetof(struct pawl_core_session, chain)) != 0)
         return -1;
+    if (pawl_core_ledger_init(c) != 0)
+        return -1;
     if (pawl_payload_init(&c->payload, b) != 0 || pawl_wheel_init(&c->wheel, b, 0) != 0)
         return -1;
     c->homes = c->port.memory_map(c->port.ctx, PAWL_HOME_SLOTS * sizeof *c->homes);
@@ -66,6 +68,7 @@ void pawl_core_destroy(struct pawl_core *core)
     const struct pawl_core_port port = core->port;
     pawl_wheel_fini(&core->wheel);
     pawl_payload_fini(&core->payload);
+    pawl_core_ledger_fini(core);
     pawl_table_fini(&core->messages_by_id);
     pawl_table_fini(&core->queues_by_id);
     pawl_table_fini(&core->sessions_by_id);
@@ -404,6 +407,9 @@ bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget
             break;
         case PAWL_TIMER_AGAIN:
             break; /* pump comes next */
+        case PAWL_TIMER_LEDGER:
+            pawl_core_ledger_timer(core, t->owner);
+            break;
         default:
             pawl_core_queue_timer(core, t->owner);
             break;

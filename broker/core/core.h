@@ -75,6 +75,7 @@ struct pawl_core_options {
     uint32_t sessions_max, queues_max;
     uint32_t admin_uid;        /* the broker's own */
     uint32_t record_bytes_max; /* of the log: a send that needs more is E_TOO_BIG; 0: no limit */
+    uint64_t ledger_max;       /* entries of each kind; 0: 10,000,000 */
 };
 
 /* Makes an empty core. NULL if the first pools cannot be had. Give it all records with

@@ -6,6 +6,7 @@
  *
  *   core.c     create, destroy, the dispatcher, timers, room
  *   queue.c    queues: options, rights, names, states of messages as lists
+ *   ledger.[ch]  what is remembered: keys and operations
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
@@ -28,6 +29,7 @@
 #include "base/bits.h"
 #include "base/hash.h"
 #include "core/core.h"
+#include "core/ledger.h"
 #include "core/message.h"
 #include "core/payload.h"
 #include "core/pool.h"
@@ -53,7 +55,8 @@ enum pawl_core_timer {
     PAWL_TIMER_WAITER,
     PAWL_TIMER_SESSION,
     PAWL_TIMER_QUEUE,
-    PAWL_TIMER_AGAIN
+    PAWL_TIMER_AGAIN,
+    PAWL_TIMER_LEDGER
 };
 
 /* Kinds of objects with a home segment. */
@@ -62,6 +65,7 @@ enum pawl_core_kind {
     PAWL_KIND_QUEUE,
     PAWL_KIND_SESSION,
     PAWL_KIND_LANE,
+    PAWL_KIND_LEDGER,
     PAWL_KINDS
 };
 
@@ -252,6 +256,7 @@ struct pawl_core {
     struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges, scans;
     struct pawl_table messages_by_id, queues_by_id, sessions_by_id;
     struct pawl_payload payload;
+    struct pawl_ledger ledger;
     struct pawl_wheel wheel;
     uint32_t *names; /* queues in order of name */
     uint32_t names_count;

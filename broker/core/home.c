@@ -3,7 +3,7 @@
  * objects. Segments are found by their low bits: the log never holds so many at once. */
 #include "core/core_inner.h"
 
-_Static_assert(sizeof(struct pawl_core_home_slot) == 24, "eight megabytes of address space");
+_Static_assert(sizeof(struct pawl_core_home_slot) <= 40, "ten megabytes of address space");
 
 struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core_kind kind,
                                     uint32_t n)
@@ -15,6 +15,8 @@ struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core
         return &pawl_core_queue_at(core, n)->home;
     case PAWL_KIND_SESSION:
         return &pawl_core_session_at(core, n)->home;
+    case PAWL_KIND_LEDGER:
+        return &pawl_ledger_at(&core->ledger, n)->home;
     default:
         return &pawl_core_lane_at(core, n)->home;
     }

@@ -456,6 +456,8 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
     if (core->again == 0)
         return -1;
     arm_messages(core);
+    if (pawl_core_ledger_start(core) != 0)
+        return -1;
     for (uint32_t n = 1; n < core->queues.never_used; n++)
         if (pawl_core_queue_at(core, n)->number == n)
             pawl_core_queue_done_timer(core, pawl_core_queue_at(core, n));

@@ -3,14 +3,21 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 #define SEGMENT_SHIFT 16 /* buckets a segment: 256 KiB */
 #define SEGMENTS 32768u  /* two thousand million buckets */
 #define BUCKETS_FIRST 1024u
 
 /* Ids are counters with an epoch on top: the counter alone spreads them perfectly and neighbours in
  * time are neighbours in memory. Nobody but the broker chooses them, so there is no flood to fear.
- */
-static uint64_t spread(uint64_t id) { return id ^ (id >> 40) * 0x9e3779b97f4a7c15ull; }
+ * Where others do, a secret has its say. */
+static uint64_t spread(const struct pawl_table *table, uint64_t id)
+{
+    if (table->secret)
+        return pawl_hash_u64(id ^ table->secret);
+    return id ^ (id >> 40) * 0x9e3779b97f4a7c15ull;
+}
 
 static uint32_t *id_chain(const struct pawl_table *table, uint32_t number, uint64_t *id)
 {
@@ -26,7 +33,7 @@ static uint32_t *bucket(const struct pawl_table *table, uint64_t b)
 
 static uint32_t *bucket_of(const struct pawl_table *table, uint64_t id)
 {
-    uint64_t h = spread(id), b = h & (2 * table->round - 1);
+    uint64_t h = spread(table, id), b = h & (2 * table->round - 1);
     return bucket(table, b < table->buckets ? b : h & (table->round - 1));
 }
 
@@ -76,7 +83,7 @@ static void split(struct pawl_table *table)
     for (uint32_t number = *from; number;) {
         uint64_t id;
         uint32_t *chain = id_chain(table, number, &id), next = *chain;
-        if ((spread(id) & mask) == table->buckets) {
+        if ((spread(table, id) & mask) == table->buckets) {
             *from = next;
             *chain = *to;
             *to = number;

@@ -18,6 +18,7 @@ struct pawl_table {
     uint64_t buckets;       /* in use */
     uint64_t round;         /* power of two: buckets at the start of this round of splits */
     uint64_t entries;
+    uint64_t secret; /* not 0: ids are not counters, and may be another's choice. Set after init */
 };
 
 int pawl_table_init(struct pawl_table *table, struct pawl_budget *budget, struct pawl_pool *pool,

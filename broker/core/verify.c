@@ -77,6 +77,25 @@ static uint64_t digest_session(const struct pawl_core *core, const struct pawl_c
     return pawl_hash64(words, sizeof words, core->options.hash_seed);
 }
 
+static uint64_t digest_entry(const struct pawl_core *core, const struct pawl_ledger_entry *e)
+{
+    bool lives = e->kind == PAWL_LEDGER_KEY && e->result == PAWL_STATE_NONE;
+    if (!lives && pawl_core_ledger_end(core, e) <= core->now.time)
+        return 0; /* may be forgotten at any time */
+    uint64_t id, id_high;
+    pawl_core_ledger_name(core, e, &id, &id_high);
+    /* d of a key is a pool number. */
+    const uint64_t words[] = { id,
+                               id_high,
+                               e->a,
+                               e->b,
+                               e->c,
+                               e->kind == PAWL_LEDGER_KEY ? 0 : e->d,
+                               (uint64_t)e->result,
+                               e->kind };
+    return pawl_hash64(words, sizeof words, core->options.hash_seed);
+}
+
 uint64_t pawl_core_digest(const struct pawl_core *core)
 {
     uint64_t sum = 0;
@@ -97,6 +116,11 @@ uint64_t pawl_core_digest(const struct pawl_core *core)
         const struct pawl_core_session *s = pawl_core_session_at(core, n);
         if (s->number == n && s->home.segment && s->state != PAWL_SESSION_ENDING)
             sum += digest_session(core, s);
+    }
+    for (uint32_t n = 1; n < core->ledger.pool.never_used; n++) {
+        const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
+        if (e->kind != PAWL_LEDGER_NONE && e->home.segment)
+            sum += digest_entry(core, e);
     }
     return sum;
 }
@@ -180,6 +204,31 @@ static uint64_t verify_session(const struct pawl_core *core, const struct pawl_c
     return live;
 }
 
+static uint64_t verify_ledger(const struct pawl_core *core)
+{
+    const struct pawl_ledger *l = &core->ledger;
+    uint64_t live = 0, count[PAWL_LEDGER_KINDS] = { 0 }, all = 0;
+    for (uint32_t n = 1; n < l->pool.never_used; n++) {
+        const struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+        if (e->kind == PAWL_LEDGER_NONE)
+            continue;
+        PAWL_ASSERT_REL(e->kind, <, PAWL_LEDGER_KINDS);
+        uint64_t id, id_high;
+        pawl_core_ledger_name(core, e, &id, &id_high);
+        PAWL_ASSERT_REL(pawl_core_ledger_find(core, e->kind, id, id_high), ==, n);
+        bool lives = e->kind == PAWL_LEDGER_KEY && e->result == PAWL_STATE_NONE;
+        PAWL_ASSERT(!l->started || lives || (e->flags & PAWL_LEDGER_LISTED));
+        count[e->kind]++;
+        all++;
+        live += e->home.segment ? pawl_core_ledger_fact_bytes(core, e) : 0;
+    }
+    for (enum pawl_ledger_kind kind = 0; kind < PAWL_LEDGER_KINDS; kind++)
+        PAWL_ASSERT_REL(count[kind], ==, l->count[kind]);
+    PAWL_ASSERT_REL(l->table.entries, ==, all);
+    PAWL_ASSERT_REL(l->pool.used, ==, all);
+    return live;
+}
+
 void pawl_core_verify(const struct pawl_core *core)
 {
     struct recount r = { 0 };
@@ -199,6 +248,7 @@ void pawl_core_verify(const struct pawl_core *core)
     for (uint32_t n = 1; n < core->sessions.never_used; n++)
         if (pawl_core_session_at(core, n)->number == n)
             r.live += verify_session(core, pawl_core_session_at(core, n));
+    r.live += verify_ledger(core);
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
     PAWL_ASSERT_REL(r.messages, ==, in_queues);
     PAWL_ASSERT_REL(r.done, ==, done);

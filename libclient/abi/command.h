@@ -152,6 +152,7 @@ enum pawl_limit {
     PAWL_LIMIT_SESSIONS,
     PAWL_LIMIT_LANES,
     PAWL_LIMIT_UID,
+    PAWL_LIMIT_LEDGER,
 };
 
 /* What `value` of an answer holds:

@@ -42,6 +42,9 @@ static const char *limit_text(uint64_t limit)
         return "this session has as many lanes as it may have (256): close some";
     case PAWL_LIMIT_UID:
         return "this user has as much as one user may have";
+    case PAWL_LIMIT_LEDGER:
+        return "the broker remembers as many keys as it may: wait for their windows to end, or "
+               "shorten dedup_window_ns";
     default:
         return "a limit is met";
     }

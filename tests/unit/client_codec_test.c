@@ -179,7 +179,7 @@ static void refusals_say_what_and_what_to_do(void **state)
 {
     (void)state;
     char text[512];
-    for (uint64_t limit = PAWL_LIMIT_QUEUE_MESSAGES; limit <= PAWL_LIMIT_UID; limit++) {
+    for (uint64_t limit = PAWL_LIMIT_QUEUE_MESSAGES; limit <= PAWL_LIMIT_LEDGER; limit++) {
         char other[512];
         pawl_text_refusal(text, sizeof text, PAWL_E_FULL, limit, "orders");
         assert_non_null(strstr(text, "orders"));

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/* The ledger: entries of all kinds, when they go, and what room there is for more. */
+#include "core/ledger.h"
+
+#include "core/core_inner.h"
+
+#define DAYS_MASK (PAWL_LEDGER_DAYS - 1)
+#define FORGET_A_TURN 256u
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+/* Op-ids are made up by clients. The index sees their low half hashed with the high one: who does
+ * not know the secret cannot choose many that meet. KEY names are such hashes already. */
+static uint64_t index_word(const struct pawl_ledger *l, uint8_t kind, uint64_t id, uint64_t id_high)
+{
+    if (kind == PAWL_LEDGER_KEY)
+        return id;
+    return id ^ pawl_hash64(&id_high, sizeof id_high, l->secret);
+}
+
+void pawl_core_ledger_name(const struct pawl_core *core, const struct pawl_ledger_entry *e,
+                           uint64_t *id, uint64_t *id_high)
+{
+    *id = index_word(&core->ledger, e->kind, e->id, e->id_high); /* its own inverse */
+    *id_high = e->id_high;
+}
+
+uint32_t pawl_core_ledger_find(const struct pawl_core *core, enum pawl_ledger_kind kind,
+                               uint64_t id, uint64_t id_high)
+{
+    const struct pawl_ledger *l = &core->ledger;
+    uint32_t n = pawl_table_find(&l->table, index_word(l, (uint8_t)kind, id, id_high));
+    for (; n != 0; n = pawl_table_find_next(&l->table, n)) {
+        const struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+#ifdef PAWL_BUG_LEDGER_HALF_COMPARED
+        if (e->kind == kind)
+#else
+        if (e->id_high == id_high && e->kind == kind)
+#endif
+            return n;
+    }
+    return 0;
+}
+
+void pawl_core_ledger_prefetch(const struct pawl_core *core, enum pawl_ledger_kind kind,
+                               uint64_t id, uint64_t id_high)
+{
+    const struct pawl_ledger *l = &core->ledger;
+    pawl_table_prefetch(&l->table, index_word(l, (uint8_t)kind, id, id_high));
+}
+
+/* --- calendars ------------------------------------------------------------------------------- */
+
+uint64_t pawl_core_ledger_end(const struct pawl_core *core, const struct pawl_ledger_entry *e)
+{
+    if (e->kind == PAWL_LEDGER_KEY)
+        return e->c;
+    return pawl_add_sat(e->d * PAWL_NS_S, core->ledger.op_retention_ns);
+}
+
+static uint32_t *day_of(const struct pawl_core *core, const struct pawl_ledger_entry *e,
+                        uint32_t *day)
+{
+    const struct pawl_ledger_calendar *c = &core->ledger.calendars[e->kind];
+    *day = (uint32_t)(pawl_core_ledger_end(core, e) >> c->shift) & DAYS_MASK;
+    return &c->days[*day];
+}
+
+/* Fires when the day is over, so that all of it is. */
+static void arm(struct pawl_core *core, const struct pawl_ledger_calendar *c, uint64_t day)
+{
+    uint64_t due = (day + 1) << c->shift;
+    if (!pawl_timer_armed(&core->wheel, c->timer) || pawl_timer_due(&core->wheel, c->timer) > due)
+        pawl_timer_arm(&core->wheel, c->timer, due);
+}
+
+static void enter(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_ledger *l = &core->ledger;
+    struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+    struct pawl_ledger_calendar *c = &l->calendars[e->kind];
+    uint32_t day, *first = day_of(core, e, &day);
+    if (*first == 0) {
+        *first = e->next = e->prev = n;
+        c->map[day / 64] |= 1ull << day % 64;
+    } else {
+        e->next = *first;
+        e->prev = pawl_ledger_at(l, *first)->prev;
+        pawl_ledger_at(l, e->prev)->next = n;
+        pawl_ledger_at(l, e->next)->prev = n;
+    }
+    e->flags |= PAWL_LEDGER_LISTED;
+    arm(core, c, pawl_core_ledger_end(core, e) >> c->shift);
+}
+
+static void leave(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_ledger *l = &core->ledger;
+    struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+    if (!(e->flags & PAWL_LEDGER_LISTED))
+        return;
+    uint32_t day, *first = day_of(core, e, &day);
+    if (e->next == n) {
+        *first = 0;
+        l->calendars[e->kind].map[day / 64] &= ~(1ull << day % 64);
+    } else {
+        pawl_ledger_at(l, e->prev)->next = e->next;
+        pawl_ledger_at(l, e->next)->prev = e->prev;
+        if (*first == n)
+            *first = e->next;
+    }
+    e->next = e->prev = 0;
+    e->flags &= (uint8_t)~PAWL_LEDGER_LISTED;
+}
+
+/* The first day from today on that has an entry; UINT64_MAX: none. */
+static uint64_t next_day(const struct pawl_ledger_calendar *c)
+{
+    uint32_t from = (uint32_t)c->today & DAYS_MASK;
+    for (uint32_t i = 0; i <= PAWL_LEDGER_DAYS / 64; i++) {
+        uint32_t word = (from / 64 + i) % (PAWL_LEDGER_DAYS / 64);
+        uint64_t bits = c->map[word];
+        if (i == 0)
+            bits &= UINT64_MAX << from % 64;
+        if (bits == 0)
+            continue;
+        uint32_t day = word * 64 + (uint32_t)__builtin_ctzll(bits);
+        return c->today + ((day - from) & DAYS_MASK);
+    }
+    return UINT64_MAX;
+}
+
+static uint32_t oldest(const struct pawl_ledger *l, enum pawl_ledger_kind kind)
+{
+    const struct pawl_ledger_calendar *c = &l->calendars[kind];
+    uint64_t day = next_day(c);
+    return day == UINT64_MAX ? 0 : c->days[day & DAYS_MASK];
+}
+
+/* Room wanted: the oldest operation is forgotten before its time, and the horizon says so. */
+static bool evict(struct pawl_core *core, enum pawl_ledger_kind kind)
+{
+    struct pawl_ledger *l = &core->ledger;
+    uint32_t n = kind == PAWL_LEDGER_OP ? oldest(l, kind) : 0;
+    if (n == 0)
+        return false; /* a key has no time in it: it is never forgotten early */
+    uint64_t made = pawl_ledger_at(l, n)->id_high >> 16; /* ms of a version 7 UUID */
+#ifndef PAWL_BUG_HORIZON_STANDS
+    l->horizon = pawl_max_u64(l->horizon, made);
+#endif
+    l->evicted++;
+    pawl_core_ledger_remove(core, n);
+    return true;
+}
+
+/* --- entries --------------------------------------------------------------------------------- */
+
+uint32_t pawl_core_ledger_ready(struct pawl_core *core, enum pawl_ledger_kind kind, uint32_t count)
+{
+    struct pawl_ledger *l = &core->ledger;
+    while (l->count[kind] + count > l->max)
+        if (!evict(core, kind))
+            return PAWL_LIMIT_LEDGER;
+    while (!pawl_pool_ready(&l->pool, count))
+        if (!evict(core, kind))
+            return PAWL_LIMIT_MEMORY;
+    return PAWL_LIMIT_NONE;
+}
+
+uint32_t pawl_core_ledger_insert(struct pawl_core *core, const struct pawl_ledger_entry *from)
+{
+    struct pawl_ledger *l = &core->ledger;
+    PAWL_VERIFY_ASSERT(pawl_core_ledger_find(core, from->kind, from->id, from->id_high) == 0);
+    uint32_t n = pawl_pool_take(&l->pool);
+    if (n == 0)
+        return 0;
+    struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+    *e = *from;
+    e->chain = e->next = e->prev = 0;
+    e->home = (struct pawl_home){ 0 };
+    e->flags &= (uint8_t)~PAWL_LEDGER_LISTED;
+    e->id = index_word(l, e->kind, from->id, from->id_high);
+    pawl_table_insert(&l->table, e->id, n);
+    l->count[e->kind]++;
+    /* A replay has no clock to compare with: pawl_core_ledger_start() lists them. */
+    if (l->started)
+        enter(core, n);
+    return n;
+}
+
+void pawl_core_ledger_remove(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_ledger *l = &core->ledger;
+    struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+    pawl_core_ledger_home(core, n, 0);
+    leave(core, n);
+    pawl_table_remove(&l->table, e->id, n);
+    l->count[e->kind]--;
+    e->kind = PAWL_LEDGER_NONE;
+    pawl_pool_give(&l->pool, n);
+}
+
+uint64_t pawl_core_ledger_fact_bytes(const struct pawl_core *core,
+                                     const struct pawl_ledger_entry *e)
+{
+    (void)core;
+    (void)e;
+    return sizeof(struct pawl_ledger_entry) + PAWL_RECORD_HEAD;
+}
+
+void pawl_core_ledger_home(struct pawl_core *core, uint32_t n, uint64_t lsn)
+{
+    const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
+    if (e->home.segment)
+        core->live -= pawl_core_ledger_fact_bytes(core, e);
+    pawl_core_home_set(core, PAWL_KIND_LEDGER, n, lsn);
+    if (e->home.segment)
+        core->live += pawl_core_ledger_fact_bytes(core, e);
+}
+
+/* --- time ------------------------------------------------------------------------------------ */
+
+/* The key of a message that lives stays, in no list. */
+static void over(struct pawl_core *core, uint32_t n)
+{
+#ifndef PAWL_BUG_WINDOW_ENDS_LIVE_KEY
+    const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
+    if (e->kind == PAWL_LEDGER_KEY && e->result == PAWL_STATE_NONE) {
+        leave(core, n);
+        return;
+    }
+#endif
+    pawl_core_ledger_remove(core, n);
+}
+
+void pawl_core_ledger_timer(struct pawl_core *core, enum pawl_ledger_kind kind)
+{
+    struct pawl_ledger_calendar *c = &core->ledger.calendars[kind];
+    uint64_t today = core->now.time >> c->shift, day;
+    for (uint32_t i = 0; (day = next_day(c)) < today; i++) {
+        c->today = day;
+        if (i == FORGET_A_TURN)
+            break; /* the rest in the next turn: that day is over */
+        over(core, c->days[day & DAYS_MASK]);
+    }
+    if (day != UINT64_MAX)
+        arm(core, c, day);
+    if (day >= today)
+        c->today = pawl_max_u64(c->today, today);
+}
+
+/* --- lives ----------------------------------------------------------------------------------- */
+
+static int calendar_init(struct pawl_core *core, enum pawl_ledger_kind kind, uint32_t shift)
+{
+    struct pawl_ledger_calendar *c = &core->ledger.calendars[kind];
+    const struct pawl_core_port *port = &core->port;
+    c->shift = shift;
+    c->days = port->memory_map(port->ctx, PAWL_LEDGER_DAYS * sizeof *c->days);
+    c->map = port->memory_map(port->ctx, PAWL_LEDGER_DAYS / 8);
+    return c->days && c->map ? 0 : -1;
+}
+
+int pawl_core_ledger_init(struct pawl_core *core)
+{
+    struct pawl_ledger *l = &core->ledger;
+    l->max = core->options.ledger_max ? core->options.ledger_max : PAWL_LEDGER_MAX_DEFAULT;
+    l->op_retention_ns = PAWL_OP_RETENTION_NS_DEFAULT;
+    l->secret = core->options.hash_seed;
+    if (pawl_pool_init(&l->pool, &core->budget, sizeof(struct pawl_ledger_entry),
+                       PAWL_LEDGER_SHIFT) != 0 ||
+        pawl_table_init(&l->table, &core->budget, &l->pool, offsetof(struct pawl_ledger_entry, id),
+                        offsetof(struct pawl_ledger_entry, chain)) != 0)
+        return -1;
+    l->table.secret = pawl_hash64("index", 5, l->secret) | 1;
+    if (calendar_init(core, PAWL_LEDGER_KEY, PAWL_LEDGER_KEY_DAY) != 0)
+        return -1;
+    return calendar_init(core, PAWL_LEDGER_OP, PAWL_LEDGER_OP_DAY);
+}
+
+void pawl_core_ledger_fini(struct pawl_core *core)
+{
+    struct pawl_ledger *l = &core->ledger;
+    const struct pawl_core_port *port = &core->port;
+    pawl_table_fini(&l->table);
+    pawl_pool_fini(&l->pool);
+    for (enum pawl_ledger_kind kind = 0; kind < PAWL_LEDGER_KINDS; kind++) {
+        struct pawl_ledger_calendar *c = &l->calendars[kind];
+        if (c->days)
+            port->memory_unmap(port->ctx, c->days, PAWL_LEDGER_DAYS * sizeof *c->days);
+        if (c->map)
+            port->memory_unmap(port->ctx, c->map, PAWL_LEDGER_DAYS / 8);
+    }
+}
+
+static void start_one(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
+    uint64_t now = core->now.time;
+    /* None is further ahead than the calendar, whatever a record says. */
+    uint64_t ahead = (uint64_t)(PAWL_LEDGER_DAYS - 2) << PAWL_LEDGER_KEY_DAY;
+    if (e->kind == PAWL_LEDGER_KEY)
+        e->c = pawl_min_u64(e->c, pawl_add_sat(now, ahead));
+    else
+        e->d = (uint32_t)pawl_min_u64(e->d, now / PAWL_NS_S);
+    if (pawl_core_ledger_end(core, e) <= now)
+        over(core, n);
+    else
+        enter(core, n);
+}
+
+int pawl_core_ledger_start(struct pawl_core *core)
+{
+    struct pawl_ledger *l = &core->ledger;
+    for (enum pawl_ledger_kind kind = PAWL_LEDGER_KEY; kind < PAWL_LEDGER_KINDS; kind++) {
+        struct pawl_ledger_calendar *c = &l->calendars[kind];
+        c->timer = pawl_timer_create(&core->wheel, PAWL_TIMER_LEDGER, kind);
+        if (c->timer == 0)
+            return -1;
+        c->today = core->now.time >> c->shift;
+    }
+    l->started = true;
+    for (uint32_t n = 1; n < l->pool.never_used; n++)
+        if (pawl_ledger_at(l, n)->kind != PAWL_LEDGER_NONE)
+            start_one(core, n);
+    return 0;
+}
