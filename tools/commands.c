@@ -84,7 +84,8 @@ const struct cli_command cli_commands[] = {
     { "dead", "Q [--limit N]", "dead messages, why and after how many tries", NULL,
       "pawl dead orders", cli_dead, NULL },
     { "restore", "Q [--id ID...] [--rate N]", "dead messages back into the queue",
-      "Their attempts are counted from zero again.",
+      "At their old places, attempts (TRIES, FAILED, CRASHED) counted from zero; the\n"
+      "last reason that a receiver gave is kept.",
       "pawl restore orders --id 1099511627777\npawl restore orders --rate 50", cli_restore, NULL },
     { "explain", "ID [--queue Q]", "what became of one message, in words",
       "ID is that of the message, or a token of it.", "pawl explain 1099511627777", cli_explain,

@@ -32,14 +32,18 @@ static int end_allowed(struct pawl_core_repair *r)
     return PAWL_E_STATE;
 }
 
+/* As if it had just been sent, to its old place: what was counted of its attempts is gone, the last
+ * reason that a receiver gave stays with its lease. */
 void pawl_core_restore_apply(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_message *m = n ? pawl_core_message_at(core, n) : NULL;
     if (!m || m->state != PAWL_STATE_DEAD)
         return;
     uint64_t before = pawl_core_message_live_bytes(core, m);
-    m->expired = m->nacked = 0;
-    m->crashed = 0;
+#ifndef PAWL_BUG_RESTORE_KEEPS_COUNTERS
+    m->acquired = m->expired = m->nacked = 0;
+    m->crashed = m->deferred = 0;
+#endif
     m->dead_reason = PAWL_DEAD_NONE;
     pawl_core_message_move(core, n, PAWL_STATE_READY);
     core->live += pawl_core_message_live_bytes(core, m) - before;

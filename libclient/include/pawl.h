@@ -440,7 +440,9 @@ PAWL_API PAWL_CHECK int pawl_query_one(struct pawl *lane, const char *queue, uin
 /* The body of a live message, without taking it; copies up to bytes, *have gets its full size. */
 PAWL_API PAWL_CHECK int pawl_peek(struct pawl *lane, const char *queue, uint64_t id, void *body,
                                   size_t bytes, size_t *have);
-/* DEAD -> READY, counters of attempts from zero, history kept. */
+/* DEAD -> READY at its old place: acquired, failed (expired, nacked), crashed and deferred from
+ * zero, dead_reason none. Kept: id, times, keys and the last reason that a receiver gave. E_STATE:
+ * it is not DEAD. Durable on return as an ack is. */
 PAWL_API PAWL_CHECK int pawl_restore(struct pawl *lane, const char *queue, uint64_t id);
 
 /* Counters and gauges of the broker as "name value\n" text. Copies up to bytes, NUL-terminated;

@@ -116,6 +116,10 @@ expect 0 'a receiver rejected it' pawl explain "$id"
 expect 0 'pawl restore q --id' pawl explain "$token"
 expect 1 'PAWL_E_STATE' pawl cancel q --id "$id"
 expect 0 'restored 1 message' pawl restore q
+expect 0 'never works' pawl query q --id "$id" --json
+equal "acquired after restore" "$(field acquired)" 0
+equal "failed after restore" "$(field failed)" 0
+equal "state after restore" "$(field state)" READY
 expect 1 'PAWL_E_STATE' pawl restore q --id "$id"
 expect 0 'cancelled 1' pawl cancel q --id "$id"
 expect 1 'PAWL_E_STATE' pawl cancel q --id "$id"

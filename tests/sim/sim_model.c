@@ -396,8 +396,6 @@ static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
         return false;
     if (way->seq != d->seq || way->grant_epoch != d->grant >> 40)
         return false;
-    if (way->loose)
-        return d->acquired >= 1;
     return way->acquired == d->acquired && way->failed == d->failed && way->crashed == d->crashed &&
            way->expired == d->expired && way->nacked == d->nacked;
 }
@@ -727,14 +725,6 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             way->grant = d->grant;
             if (!way->ended)
                 way->end_why = 0;
-            if (way->loose) {
-                way->loose = false;
-                way->acquired = d->acquired;
-                way->failed = d->failed;
-                way->crashed = d->crashed;
-                way->expired = d->expired;
-                way->nacked = d->nacked;
-            }
             set_deadline(w, m, way, d);
         }
     if (d->deadline > 1)

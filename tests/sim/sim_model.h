@@ -37,14 +37,13 @@ struct sim_pred {
 struct sim_way {
     uint64_t id; /* 0: not told yet */
     uint8_t state, kind, reason;
-    bool loose;    /* counters are not certain (after restore) */
     bool over;     /* the lease ended with its session or at its time: what follows is a way too */
     bool fresh;    /* `to` becomes certain when all due timers have fired */
     bool lapsed;   /* LEASED: that it ran out has been made a way of its own */
     bool ended;    /* LEASED: ... with its session or machine; gone when the broker has pumped */
     bool released; /* ... so has that it was given back */
     uint8_t end_why, end_taken; /* enum pawl_core_end + 1; 0: its session lives */
-    uint8_t pad[2];
+    uint8_t pad[3];
     uint64_t end_at;
     uint64_t fresh_at; /* fresh: when the lease before it ended at the latest */
     uint32_t epoch;    /* of the send's decision */

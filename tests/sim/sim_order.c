@@ -225,9 +225,8 @@ static bool keep_scanned(void *ctx, const struct sim_way *way)
     const struct pawl_record *r = s->r;
     if (way->id != 0 && way->id != r->id)
         return false;
-    if (!way->loose &&
-        (r->acquired != way->acquired || r->failed != way->failed || r->crashed != way->crashed ||
-         r->expired != way->expired || r->nacked != way->nacked || r->deferred != way->deferred))
+    if (r->acquired != way->acquired || r->failed != way->failed || r->crashed != way->crashed ||
+        r->expired != way->expired || r->nacked != way->nacked || r->deferred != way->deferred)
         return false;
     switch (way->state) {
     case PAWL_STATE_READY:

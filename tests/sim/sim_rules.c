@@ -495,8 +495,8 @@ static void decide_message(struct sim *w, struct sim_message *m, const struct si
         if (way->state == PAWL_STATE_DEAD) {
             make_ready(w, &next, w->now.time, w->now.time);
             next.reason = 0;
-            next.failed = next.crashed = 0;
-            next.loose = true;
+            next.acquired = next.failed = next.expired = next.nacked = 0;
+            next.crashed = next.deferred = 0;
             yield(w, out, next, op, SIM_BIT(PAWL_OK), true, 0, true);
         } else {
             refuse(w, out, way, op, SIM_BIT(PAWL_E_STATE), true, 0);

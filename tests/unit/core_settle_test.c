@@ -359,10 +359,16 @@ static void the_dead_can_be_restored(void **state)
     assert_int_equal(r.dead_reason, PAWL_DEAD_REJECTED);
     core_check(&w->s);
     expect(core_by_id(&w->a, PAWL_CMD_RESTORE, w->q, d.d.message, 0), PAWL_OK, 0);
+    r = core_query(&w->a, w->q, d.d.message);
+    assert_int_equal(r.state, PAWL_STATE_READY);
+    assert_int_equal(r.acquired, 0);
+    assert_int_equal(r.dead_reason, PAWL_DEAD_NONE);
+    assert_string_equal(r.reason, "no good"); /* history */
+    core_check(&w->s);
     d = core_receive(&w->a, w->q);
     assert_true(d.there);
     assert_int_equal(d.d.failed, 0);
-    assert_int_equal(d.d.acquired, 2); /* history is kept */
+    assert_int_equal(d.d.acquired, 1);
     end(w);
 }
 
