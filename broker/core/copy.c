@@ -69,6 +69,10 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
 #endif
     if (pawl_core_terminal(m->state))
         return copy_tombstone(core, n, budget);
+    bool keyed = m->flags & PAWL_MESSAGE_ORDERED;
+#ifdef PAWL_BUG_ORDER_NOT_COPIED
+    keyed = false;
+#endif
     struct pawl_message_rec r = {
         .queue = pawl_core_queue_at(core, m->queue)->id,
         .id = m->id,
@@ -81,7 +85,8 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
         .ordering_key_bytes = m->ordering_key_bytes,
         .state = m->state,
         .priority = m->priority,
-        .flags = m->flags & PAWL_MESSAGE_TTL ? PAWL_RECORD_TTL : 0,
+        .flags = (uint8_t)((m->flags & PAWL_MESSAGE_TTL ? PAWL_RECORD_TTL : 0) |
+                           (keyed ? PAWL_RECORD_ORDERED : 0)),
         .dead_reason = m->dead_reason,
         .acquired = m->acquired,
         .expired = m->expired,

@@ -20,14 +20,17 @@ static int init(struct pawl_core *c)
         pawl_pool_init(&c->lanes, b, sizeof(struct pawl_core_lane), PAWL_LANES_SHIFT) != 0 ||
         pawl_pool_init(&c->waiters, b, sizeof(struct pawl_core_waiter), PAWL_WAITERS_SHIFT) != 0 ||
         pawl_pool_init(&c->purges, b, sizeof(struct pawl_core_purge), 7) != 0 ||
-        pawl_pool_init(&c->scans, b, sizeof(struct pawl_core_scan), 7) != 0)
+        pawl_pool_init(&c->scans, b, sizeof(struct pawl_core_scan), 7) != 0 ||
+        pawl_pool_init(&c->orders, b, sizeof(struct pawl_core_order), PAWL_ORDERS_SHIFT) != 0)
         return -1;
     if (pawl_table_init(&c->messages_by_id, b, &c->messages, offsetof(struct pawl_core_message, id),
                         offsetof(struct pawl_core_message, chain)) != 0 ||
         pawl_table_init(&c->queues_by_id, b, &c->queues, offsetof(struct pawl_core_queue, id),
                         offsetof(struct pawl_core_queue, chain)) != 0 ||
         pawl_table_init(&c->sessions_by_id, b, &c->sessions, offsetof(struct pawl_core_session, id),
-                        offsetof(struct pawl_core_session, chain)) != 0)
+                        offsetof(struct pawl_core_session, chain)) != 0 ||
+        pawl_table_init(&c->orders_by_id, b, &c->orders, offsetof(struct pawl_core_order, id),
+                        offsetof(struct pawl_core_order, chain)) != 0)
         return -1;
     if (pawl_core_ledger_init(c) != 0)
         return -1;
@@ -72,6 +75,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_table_fini(&core->messages_by_id);
     pawl_table_fini(&core->queues_by_id);
     pawl_table_fini(&core->sessions_by_id);
+    pawl_table_fini(&core->orders_by_id);
     pawl_pool_fini(&core->messages);
     pawl_pool_fini(&core->queues);
     pawl_pool_fini(&core->leases);
@@ -80,6 +84,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_pool_fini(&core->waiters);
     pawl_pool_fini(&core->purges);
     pawl_pool_fini(&core->scans);
+    pawl_pool_fini(&core->orders);
     if (core->homes)
         port.memory_unmap(port.ctx, core->homes, PAWL_HOME_SLOTS * sizeof *core->homes);
     if (core->names)

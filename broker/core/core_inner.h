@@ -7,6 +7,7 @@
  *   core.c     create, destroy, the dispatcher, timers, room
  *   queue.c    queues: options, rights, names, states of messages as lists
  *   ledger.[ch]  what is remembered: keys and operations
+ *   order.c    ordering keys
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
@@ -89,8 +90,10 @@ struct pawl_core_lease {
     uint16_t lane;
     uint8_t kind;
     uint8_t reason_bytes;
-    uint32_t reserved;
+    uint8_t flags; /* PAWL_LEASE_HOLDS_KEY */
+    uint8_t reserved[3];
 };
+#define PAWL_LEASE_HOLDS_KEY 1u /* others of its ordering key wait for this message */
 /* The time of a lease runs from its publication: until then its timer does not end it. */
 #define PAWL_POSITION_PENDING 0u
 #define PAWL_POSITION_BACK \
@@ -116,7 +119,8 @@ struct pawl_core_queue {
     uint64_t lease_ns, hold_ns, retention_ns, messages_max, bytes_max;
     uint32_t message_bytes_max, inflight_max, failed_max, crashed_max;
     struct pawl_ready ready[PAWL_PRIORITIES];
-    uint32_t ready_count;
+    struct pawl_ready blocked; /* the first ready message of each ordering key that is held */
+    uint32_t ready_count;      /* all that are READY, those behind others of their key too */
     struct pawl_core_list scheduled, leased, dead, done;
     uint64_t bytes;
     uint64_t checked_bytes;               /* of sends of a transaction that is being checked */
@@ -128,6 +132,18 @@ struct pawl_core_queue {
     struct pawl_queue_counters counters;
     char name[PAWL_NAME_BYTES_MAX + 1];
     struct pawl_queue_options options; /* as given */
+};
+
+/* An ordering key of a queue: see order.c. */
+struct pawl_core_order {
+    uint64_t id, id_high; /* XXH3-128 of queue and key */
+    uint32_t chain;
+    uint32_t messages;      /* of it that live; 0: the entry is free */
+    uint32_t holders;       /* of these: leased, or waiting for their retry */
+    uint32_t head;          /* the ready one with the smallest place; 0: none is ready */
+    struct pawl_ready rest; /* the other ready ones */
+    bool blocked;           /* head stands in the queue's `blocked`, else in READY */
+    uint8_t reserved[7];
 };
 
 enum pawl_core_session_state { PAWL_SESSION_LIVE = 1, PAWL_SESSION_DETACHED, PAWL_SESSION_ENDING };
@@ -253,8 +269,8 @@ struct pawl_core {
     uint64_t next_id, next_grant;
     uint64_t void_below; /* grants of epochs below are void: the machine was started anew */
     uint32_t void_queue; /* pool number where looking for them goes on */
-    struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges, scans;
-    struct pawl_table messages_by_id, queues_by_id, sessions_by_id;
+    struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges, scans, orders;
+    struct pawl_table messages_by_id, queues_by_id, sessions_by_id, orders_by_id;
     struct pawl_payload payload;
     struct pawl_ledger ledger;
     struct pawl_wheel wheel;
@@ -301,6 +317,7 @@ struct pawl_take {
 #define PAWL_SESSIONS_SHIFT 5u
 #define PAWL_LANES_SHIFT 8u
 #define PAWL_WAITERS_SHIFT 7u
+#define PAWL_ORDERS_SHIFT 13u
 
 static inline struct pawl_core_message *pawl_core_message_at(const struct pawl_core *core,
                                                              uint32_t n)
@@ -329,6 +346,10 @@ static inline struct pawl_core_lane *pawl_core_lane_at(const struct pawl_core *c
 static inline struct pawl_core_waiter *pawl_core_waiter_at(const struct pawl_core *core, uint32_t n)
 {
     return pawl_pool_entry(&core->waiters, n, sizeof(struct pawl_core_waiter), PAWL_WAITERS_SHIFT);
+}
+static inline struct pawl_core_order *pawl_core_order_at(const struct pawl_core *core, uint32_t n)
+{
+    return pawl_pool_entry(&core->orders, n, sizeof(struct pawl_core_order), PAWL_ORDERS_SHIFT);
 }
 static inline bool pawl_core_terminal(uint8_t state) { return state >= PAWL_STATE_ACKED; }
 static inline uint64_t pawl_core_new_id(struct pawl_core *core)
@@ -404,6 +425,12 @@ static inline uint32_t pawl_core_message_content_bytes(const struct pawl_core_me
 uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pawl_core_message *m);
 uint64_t pawl_core_message_due(const struct pawl_core *core, const struct pawl_core_message *m);
 bool pawl_core_message_logged(const struct pawl_core *core, const struct pawl_core_message *m);
+/* Those of its record that stay with it. */
+static inline uint8_t pawl_core_message_flags(uint8_t record_flags)
+{
+    return (uint8_t)((record_flags & PAWL_RECORD_TTL ? PAWL_MESSAGE_TTL : 0) |
+                     (record_flags & PAWL_RECORD_ORDERED ? PAWL_MESSAGE_ORDERED : 0));
+}
 /* From its state to another one: lists, counts, timer. The caller has set place, lease and the
  * like before. NONE as the old state: it is new. */
 void pawl_core_message_move(struct pawl_core *core, uint32_t number, uint8_t state);
@@ -416,13 +443,36 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t number, uint8_t stat
                            uint32_t pid, uint32_t uid);
 /* Out of every list and table. */
 void pawl_core_message_forget(struct pawl_core *core, uint32_t number);
-/* Out of READY for a grant that is being decided; CHOSEN is the caller's. */
+/* Into READY and out of it, as for a grant that is being decided: CHOSEN is the caller's. Counts
+ * levels, not ready_count, and wakes who waits. */
 void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, uint32_t number);
 void pawl_core_ready_remove(struct pawl_core *core, struct pawl_core_queue *q, uint32_t number);
 void pawl_core_message_unpin(struct pawl_core *core, uint32_t number);
 /* Bytes of log that its fact takes. */
 uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
                                       const struct pawl_core_message *m);
+
+/* --- order.c -----------------------------------------------------------------------------------
+ */
+
+/* The entry of a message that is ORDERED; 0: none, and for make: no memory, which only a replay may
+ * meet. */
+uint32_t pawl_core_order_find(const struct pawl_core *core, const struct pawl_core_message *m);
+uint32_t pawl_core_order_make(struct pawl_core *core, struct pawl_core_message *m);
+bool pawl_core_order_ready(struct pawl_core *core); /* the next make cannot fail */
+/* Message n out of what its state says, and into it. Then settle, once it has left and entered: the
+ * entry of a key without messages is gone after it. */
+void pawl_core_order_leave(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                           uint32_t k);
+void pawl_core_order_enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                           uint32_t k);
+void pawl_core_order_settle(struct pawl_core *core, struct pawl_core_queue *q, uint32_t k);
+/* Is a message with such a key, sent to q, in order with others? */
+static inline bool pawl_core_order_applies(const struct pawl_core_queue *q,
+                                           uint8_t ordering_key_bytes)
+{
+    return ordering_key_bytes != 0 || (q->options.flags & PAWL_QUEUE_ORDERED) != 0;
+}
 
 /* --- lease.c --------------------------------------------------------------------------------- */
 
@@ -538,7 +588,7 @@ enum pawl_served {
 };
 static inline bool pawl_core_queue_serves(const struct pawl_core_queue *q)
 {
-    return q->ready_count > 0 && !q->paused && !q->gone && q->purging == 0 &&
+    return q->levels != 0 && !q->paused && !q->gone && q->purging == 0 &&
            q->leased.count < q->inflight_max;
 }
 enum pawl_served pawl_core_serve(struct pawl_core *core, struct pawl_core_waiter *w,
@@ -568,6 +618,7 @@ struct pawl_core_send {
     uint32_t bytes; /* of the client's part of the payload */
     uint32_t own;   /* bytes of ours in front of it, in the block */
     uint32_t block;
+    bool ordered; /* with others of its key */
 };
 int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *out);
 uint32_t pawl_core_send_bytes(const struct pawl_core_send *send);

@@ -76,6 +76,7 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t n, const struct pawl
     if (l->reason)
         pawl_payload_give(&core->payload, l->reason, l->reason_bytes);
     *l = (struct pawl_core_lease){
+        .flags = l->flags & PAWL_LEASE_HOLDS_KEY,
         .random = random,
         .lease_ns = r->lease_ns,
         .hold_end = r->hold_end,

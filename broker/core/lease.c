@@ -150,6 +150,8 @@ static struct pawl_core_queue *forward_target(struct pawl_core *core,
     if (m->body_bytes > to->message_bytes_max || pawl_core_queue_live(to) >= to->messages_max ||
         to->bytes + pawl_core_message_content_bytes(m) > to->bytes_max)
         return NULL;
+    if (pawl_core_order_applies(to, m->ordering_key_bytes) && !pawl_core_order_ready(core))
+        return NULL;
     return to;
 }
 
@@ -205,6 +207,8 @@ static void decide(struct pawl_core *core, const struct pawl_core_message *m, ui
         r->forward = to->id;
         r->place = pawl_max_u64(core->now.time, to->place + 1);
         r->state = PAWL_STATE_READY;
+        if (pawl_core_order_applies(to, m->ordering_key_bytes))
+            r->flags |= PAWL_RECORD_ORDERED;
     }
 }
 
@@ -245,21 +249,24 @@ static void keep_reason(struct pawl_core *core, struct pawl_core_lease *l, const
 }
 
 /* The dead message starts anew in its other queue: attempts from zero, at the end, unclaimed. */
-static void forward(struct pawl_core *core, uint32_t n, struct pawl_core_queue *to, uint64_t place)
+static void forward(struct pawl_core *core, uint32_t n, struct pawl_core_queue *to,
+                    const struct pawl_back_rec *r)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     uint32_t bytes = pawl_core_message_content_bytes(m);
+    pawl_core_message_detach(core, n);
     if (m->lease) {
         pawl_core_lease_free(core, m->lease);
         m->lease = 0;
     }
-    pawl_core_message_detach(core, n);
     pawl_core_queue_at(core, m->queue)->bytes -= bytes;
     m->queue = to->number;
     to->bytes += bytes;
-    to->place = pawl_max_u64(to->place, place);
+    to->place = pawl_max_u64(to->place, r->place);
     to->counters.sent++;
-    m->place = place;
+    m->place = r->place;
+    if (r->flags & PAWL_RECORD_ORDERED)
+        m->flags |= PAWL_MESSAGE_ORDERED;
     m->acquired = m->expired = m->nacked = 0;
     m->crashed = m->deferred = 0;
     pawl_core_message_move(core, n, PAWL_STATE_READY);
@@ -289,7 +296,7 @@ void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *r,
     if (r->forward)
         to = pawl_core_queue_known(core, r->forward);
     if (to) {
-        forward(core, n, to, r->place);
+        forward(core, n, to, r);
     } else {
 #ifdef PAWL_BUG_PLACE_LOST
         m->place = pawl_core_queue_at(core, m->queue)->place + 1;

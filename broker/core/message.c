@@ -84,25 +84,31 @@ static inline struct pawl_core_list *list_of(struct pawl_core_queue *q, uint8_t 
     return (struct pawl_core_list *)(void *)((char *)q + offsets[state]);
 }
 
+/* key: entry of its ordering key, 0 for most. */
 static inline void leave(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
-                         struct pawl_core_message *m)
+                         struct pawl_core_message *m, uint32_t key)
 {
+    if (PAWL_UNLIKELY(key))
+        pawl_core_order_leave(core, q, n, key);
     if (m->state != PAWL_STATE_READY) {
         list_remove(core, list_of(q, m->state), m);
         core->leases_current -= m->state == PAWL_STATE_LEASED;
         core->tombstones -= pawl_core_terminal(m->state);
-    } else if (m->flags & PAWL_MESSAGE_CHOSEN) {
-        m->flags &= (uint8_t)~PAWL_MESSAGE_CHOSEN;
-    } else {
-        pawl_core_ready_remove(core, q, n);
+        return;
     }
+    if (PAWL_UNLIKELY(key))
+        return;
+    q->ready_count--;
+    if (m->flags & PAWL_MESSAGE_CHOSEN)
+        m->flags &= (uint8_t)~PAWL_MESSAGE_CHOSEN;
+    else
+        pawl_core_ready_remove(core, q, n);
 }
 
 void pawl_core_ready_remove(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n)
 {
     uint8_t level = pawl_core_message_at(core, n)->priority;
     pawl_ready_remove(&q->ready[level], &core->messages, n);
-    q->ready_count--;
     if (q->ready[level].count == 0)
         q->levels &= (uint8_t) ~(1u << level);
 }
@@ -111,17 +117,21 @@ void pawl_core_ready_insert(struct pawl_core *core, struct pawl_core_queue *q, u
 {
     uint8_t level = pawl_core_message_at(core, n)->priority;
     pawl_ready_insert(&q->ready[level], &core->messages, n);
-    q->ready_count++;
     q->levels |= (uint8_t)(1u << level);
+    if (q->waiting_first)
+        pawl_core_queue_wake(core, q);
 }
 
 static inline void enter(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
-                         struct pawl_core_message *m)
+                         struct pawl_core_message *m, uint32_t key)
 {
+    if (PAWL_UNLIKELY(key))
+        pawl_core_order_enter(core, q, n, key);
     if (m->state == PAWL_STATE_READY) {
+        if (PAWL_UNLIKELY(key))
+            return;
+        q->ready_count++;
         pawl_core_ready_insert(core, q, n);
-        if (q->waiting_first)
-            pawl_core_queue_wake(core, q);
         return;
     }
     list_push(core, list_of(q, m->state), n, m);
@@ -173,21 +183,36 @@ void pawl_core_message_move(struct pawl_core *core, uint32_t n, uint8_t state)
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
     uint8_t old = m->state;
+    uint32_t key = m->flags & PAWL_MESSAGE_ORDERED ? pawl_core_order_make(core, m) : 0;
     if (old == PAWL_STATE_NONE)
         core->messages_live++;
     else
-        leave(core, q, n, m);
+        leave(core, q, n, m, key);
     m->state = state;
-    enter(core, q, n, m);
+    enter(core, q, n, m, key);
+    if (PAWL_UNLIKELY(key))
+        pawl_core_order_settle(core, q, key);
     if (old == PAWL_STATE_LEASED && q->waiting_first)
         pawl_core_queue_wake(core, q); /* one less in flight */
     pawl_core_message_timer(core, n);
 }
 
+/* Also out of the order of its key: the next one may go. */
+static void leave_for_good(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                           struct pawl_core_message *m)
+{
+    uint32_t key = m->flags & PAWL_MESSAGE_ORDERED ? pawl_core_order_find(core, m) : 0;
+    leave(core, q, n, m, key);
+    if (PAWL_LIKELY(key == 0))
+        return;
+    m->flags &= (uint8_t)~PAWL_MESSAGE_ORDERED;
+    pawl_core_order_settle(core, q, key);
+}
+
 void pawl_core_message_detach(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
-    leave(core, pawl_core_queue_at(core, m->queue), n, m);
+    leave_for_good(core, pawl_core_queue_at(core, m->queue), n, m);
     m->state = PAWL_STATE_NONE;
     core->messages_live--;
 }
@@ -212,7 +237,7 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
     } else {
         before = pawl_core_message_live_bytes(core, m);
         q->bytes -= pawl_core_message_content_bytes(m);
-        leave(core, q, n, m);
+        leave_for_good(core, q, n, m);
         if (m->state == PAWL_STATE_LEASED && q->waiting_first)
             pawl_core_queue_wake(core, q);
     }
@@ -227,7 +252,7 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
     m->timer = uid;
     if (!(m->flags & PAWL_MESSAGE_PINS) && m->payload)
         payload_free(core, m);
-    enter(core, q, n, m);
+    enter(core, q, n, m, 0);
     core->messages_live--;
     core->live += pawl_core_message_live_bytes(core, m) - before;
     pawl_core_queue_done_timer(core, q);
@@ -238,7 +263,7 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
     core->live -= pawl_core_message_live_bytes(core, m);
-    leave(core, q, n, m);
+    leave_for_good(core, q, n, m);
     if (!pawl_core_terminal(m->state)) {
         core->messages_live--;
         q->bytes -= pawl_core_message_content_bytes(m);

@@ -13,6 +13,9 @@
  * the end, so that a late token can be judged and may still ack a message nobody has had since. It
  * also holds the due time of a message that was given back with a delay.
  *
+ * A message of an ordering key finds the entry of it by a hash, and needs no word for that
+ * (order.c).
+ *
  * payload: a block of [u64 pawl time of the TTL, if PAWL_MESSAGE_TTL] key, ordering key, headers,
  * body.
  *
@@ -53,6 +56,7 @@ struct pawl_core_message {
 };
 #define PAWL_MESSAGE_TTL 1u      /* the payload block begins with the end of its time to live */
 #define PAWL_MESSAGE_RETURNED 2u /* in the heap of ready.h, not in the list */
+#define PAWL_MESSAGE_ORDERED 8u  /* alive and in order with others: order.c */
 #define PAWL_MESSAGE_CHOSEN 4u   /* taken out of READY for a grant that is being decided */
 /* Upper four bits: how many deliveries that are not yet published need payload and entry. */
 #define PAWL_MESSAGE_PIN 16u

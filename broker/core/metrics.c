@@ -72,6 +72,7 @@ void pawl_core_metrics_text(const struct pawl_core *core, struct pawl_core_text 
     line(t, "sessions", NULL, s.sessions);
     line(t, "queues", NULL, s.queues);
     line(t, "leases", NULL, s.leases);
+    line(t, "ordering_keys", NULL, core->orders.used);
     line(t, "timers", NULL, s.timers);
     line(t, "sends_total", NULL, s.sends);
     line(t, "deliveries_total", NULL, s.deliveries);

@@ -37,11 +37,25 @@ static void gather_list(struct pawl_core *core, struct piece *p, const struct pa
         add(core, p, n);
 }
 
+static void gather_order(struct pawl_core *core, struct piece *p, uint32_t head)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, head);
+    if (!(m->flags & PAWL_MESSAGE_ORDERED))
+        return;
+    const struct pawl_ready *rest = &pawl_core_order_at(core, pawl_core_order_find(core, m))->rest;
+    uint32_t n = pawl_ready_walk(rest, &core->messages, 0);
+    for (; n != 0 && p->count < PIECE; n = pawl_ready_walk(rest, &core->messages, n))
+        add(core, p, n);
+}
+
+/* Those that stand there, and behind each the others of its key. */
 static void gather_ready(struct pawl_core *core, struct piece *p, const struct pawl_ready *ready)
 {
     uint32_t n = pawl_ready_walk(ready, &core->messages, 0);
-    for (; n != 0 && p->count < PIECE; n = pawl_ready_walk(ready, &core->messages, n))
+    for (; n != 0 && p->count < PIECE; n = pawl_ready_walk(ready, &core->messages, n)) {
         add(core, p, n);
+        gather_order(core, p, n);
+    }
 }
 
 void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
@@ -74,6 +88,7 @@ static uint32_t purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
     gather_list(core, &p, &q->dead);
     for (uint32_t i = 0; i < PAWL_PRIORITIES; i++)
         gather_ready(core, &p, &q->ready[i]);
+    gather_ready(core, &p, &q->blocked);
     if (p.count == 0)
         return 1;
     job->total += p.count;

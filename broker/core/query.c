@@ -34,6 +34,9 @@ static uint64_t oldest_ready(const struct pawl_core *core, const struct pawl_cor
         if (n)
             oldest = pawl_min_u64(oldest, pawl_core_message_at(core, n)->place);
     }
+    uint32_t n = pawl_ready_first(&q->blocked, &core->messages);
+    if (n)
+        oldest = pawl_min_u64(oldest, pawl_core_message_at(core, n)->place);
     return core->now.time - oldest;
 }
 

@@ -171,7 +171,6 @@ static void canonical(struct pawl_queue_options *o, const struct pawl_core_queue
                       const struct pawl_core_peer *peer)
 {
     o->size = sizeof *o;
-    o->reserved = 0;
     if (o->owner == PAWL_KEEP)
         o->owner = old ? old->options.owner : peer->uid;
     if (o->group == PAWL_KEEP)
@@ -341,9 +340,11 @@ static void alter(struct pawl_take *t, const struct pawl_cmd_queue *c, struct pa
     const struct pawl_core_peer *peer = &t->session->peer;
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
     o.mode = q->options.mode;
+    o.flags = q->options.flags;
     if (c->has_options)
         o = c->options;
-    if (pawl_queue_options_wrong(&o, c->name) || o.mode != q->options.mode) {
+    if (pawl_queue_options_wrong(&o, c->name) || o.mode != q->options.mode ||
+        o.flags != q->options.flags) {
         refuse(t, PAWL_E_INVALID, 0);
         return;
     }

@@ -11,18 +11,13 @@ static struct pawl_core_message *at(const struct pawl_pool *messages, uint32_t m
     return pawl_pool_entry(messages, m, sizeof(struct pawl_core_message), PAWL_MESSAGES_SHIFT);
 }
 
-static bool before(const struct pawl_core_message *a, const struct pawl_core_message *b)
-{
-    return a->place < b->place || (a->place == b->place && a->id < b->id);
-}
-
 /* The smaller root becomes the parent; both have no siblings. */
 static uint32_t merge(struct pawl_pool *messages, uint32_t a, uint32_t b)
 {
     if (a == 0 || b == 0)
         return a ? a : b;
     struct pawl_core_message *ma = at(messages, a), *mb = at(messages, b);
-    if (before(mb, ma)) {
+    if (pawl_ready_before(mb, ma)) {
         uint32_t swap = a;
         a = b;
         b = swap;
@@ -69,7 +64,7 @@ void pawl_ready_insert(struct pawl_ready *ready, struct pawl_pool *messages, uin
     m->next = m->prev = m->child = 0;
     ready->count++;
 #ifndef PAWL_BUG_READY_ORDER
-    if (ready->last && before(m, at(messages, ready->last))) {
+    if (ready->last && pawl_ready_before(m, at(messages, ready->last))) {
         m->flags |= PAWL_MESSAGE_RETURNED;
         ready->root = merge(messages, ready->root, message);
         return;
@@ -125,8 +120,8 @@ uint32_t pawl_ready_first(const struct pawl_ready *ready, const struct pawl_pool
 {
     if (ready->root == 0 || ready->first == 0)
         return ready->root ? ready->root : ready->first;
-    return before(at(messages, ready->root), at(messages, ready->first)) ? ready->root
-                                                                         : ready->first;
+    return pawl_ready_before(at(messages, ready->root), at(messages, ready->first)) ? ready->root
+                                                                                    : ready->first;
 }
 
 uint32_t pawl_ready_walk(const struct pawl_ready *ready, const struct pawl_pool *messages,

@@ -17,6 +17,11 @@ struct pawl_ready {
     uint32_t count;
 };
 
+static inline bool pawl_ready_before(const struct pawl_core_message *a,
+                                     const struct pawl_core_message *b)
+{
+    return a->place < b->place || (a->place == b->place && a->id < b->id);
+}
 void pawl_ready_insert(struct pawl_ready *ready, struct pawl_pool *messages, uint32_t message);
 void pawl_ready_remove(struct pawl_ready *ready, struct pawl_pool *messages, uint32_t message);
 uint32_t pawl_ready_first(const struct pawl_ready *ready, const struct pawl_pool *messages);

@@ -172,7 +172,7 @@ static int empty_reason(const struct pawl_core *core, const struct pawl_core_wai
     for (uint32_t i = 0; i < w->queue_count; i++) {
         const struct pawl_core_queue *q = pawl_core_queue_at(core, w->queue[i]);
         paused = paused && q->paused;
-        limit = limit || (!q->paused && q->ready_count > 0 && q->leased.count >= q->inflight_max);
+        limit = limit || (!q->paused && q->levels != 0 && q->leased.count >= q->inflight_max);
     }
     return paused ? PAWL_E_PAUSED : limit ? PAWL_E_INFLIGHT_LIMIT : PAWL_OK_EMPTY;
 }

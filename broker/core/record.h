@@ -121,6 +121,7 @@ struct pawl_send_rec {
 #define PAWL_RECORD_COPY 4u      /* END: the fact of a tombstone, counted before */
 #define PAWL_RECORD_AMO 8u       /* END: at-most-once receive, a delivery too */
 #define PAWL_RECORD_STANDING 16u /* for a SUBSCRIBE, which this does not answer */
+#define PAWL_RECORD_ORDERED 32u  /* in order with others of its key, or of its queue without one */
 
 struct pawl_granted_rec {
     uint64_t message, random;
@@ -157,7 +158,8 @@ struct pawl_back_rec {
     uint8_t dead_reason;
     uint8_t cause; /* enum pawl_back_cause */
     uint8_t reason_bytes;
-    uint8_t reserved[4];
+    uint8_t flags; /* ORDERED: in the forward queue */
+    uint8_t reserved[3];
 };
 enum pawl_back_cause {
     PAWL_BACK_NACK,
@@ -209,7 +211,7 @@ struct pawl_message_rec {
     uint8_t key_bytes, ordering_key_bytes;
     uint8_t state;
     uint8_t priority;
-    uint8_t flags; /* TTL, SCHEDULED: place is when it is due */
+    uint8_t flags; /* TTL, ORDERED */
     uint8_t dead_reason;
     uint8_t kind;
     uint8_t reason_bytes;

@@ -261,7 +261,7 @@ static int fact(struct pawl_core *core, const struct pawl_record_view *v, uint64
     m->key_bytes = r->key_bytes;
     m->ordering_key_bytes = r->ordering_key_bytes;
     m->priority = r->priority;
-    m->flags = r->flags & PAWL_RECORD_TTL ? PAWL_MESSAGE_TTL : 0;
+    m->flags = pawl_core_message_flags(r->flags);
     m->dead_reason = r->dead_reason;
     m->acquired = r->acquired;
     m->expired = r->expired;

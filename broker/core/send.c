@@ -17,8 +17,9 @@ static int look(struct pawl_core_send *s)
     s->queue = pawl_core_queue_for(s->take, s->cmd->queue, PAWL_RIGHT_SEND, &result);
     if (!s->queue)
         return result;
-    if (s->cmd->key_bytes || s->cmd->ordering_key_bytes)
+    if (s->cmd->key_bytes)
         return PAWL_E_NOT_SUPPORTED;
+    s->ordered = pawl_core_order_applies(s->queue, s->cmd->ordering_key_bytes);
     if (s->cmd->priority >= PAWL_PRIORITIES || (s->cmd->flags & ~PAWL_SEND_TIMES))
         return PAWL_E_INVALID;
     if (s->cmd->headers_bytes > PAWL_HEADERS_BYTES_MAX) {
@@ -110,7 +111,7 @@ uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec
     m->key_bytes = r->key_bytes;
     m->ordering_key_bytes = r->ordering_key_bytes;
     m->priority = r->priority;
-    m->flags = r->flags & PAWL_RECORD_TTL ? PAWL_MESSAGE_TTL : 0;
+    m->flags = pawl_core_message_flags(r->flags);
     pawl_table_insert(&core->messages_by_id, m->id, n);
     q->bytes += pawl_core_message_content_bytes(m);
     q->counters.sent++;
@@ -144,7 +145,8 @@ uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
         .key_bytes = s->cmd->key_bytes,
         .ordering_key_bytes = s->cmd->ordering_key_bytes,
         .priority = s->cmd->priority,
-        .flags = (uint8_t)((s->own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0)),
+        .flags = (uint8_t)((s->own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0) |
+                           (s->ordered ? PAWL_RECORD_ORDERED : 0)),
     };
     r.op.extra = s->cmd->body_bytes;
     *lsn = 0;
@@ -169,8 +171,8 @@ void pawl_core_send_undo(struct pawl_core_send *s)
     s->block = 0;
 }
 
-/* How many messages, and timers, are to be had beside those of the sends that are checked already
- * and not yet committed. */
+/* How many messages, timers and entries of keys are to be had beside those of the sends that are
+ * checked already and not yet committed. */
 static bool memory_for(struct pawl_core_send *s, uint32_t beside)
 {
     struct pawl_core *core = s->take->core;
@@ -179,7 +181,8 @@ static bool memory_for(struct pawl_core_send *s, uint32_t beside)
     while (!pawl_pool_ready(&core->messages, beside + 1))
         if (!pawl_core_forget_oldest(core, s->queue))
             return false;
-    return !timed || pawl_pool_ready(&core->wheel.timers, beside + 1);
+    return (!timed || pawl_pool_ready(&core->wheel.timers, beside + 1)) &&
+           (!s->ordered || pawl_pool_ready(&core->orders, beside + 1));
 }
 
 int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *s)

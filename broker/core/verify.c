@@ -129,6 +129,8 @@ uint64_t pawl_core_digest(const struct pawl_core *core)
 
 struct recount {
     uint64_t messages, leases, live, done;
+    uint64_t ready, ordered, holders; /* by message */
+    uint64_t in_ready, behind;        /* by where they stand */
     uint64_t by_queue_bytes;
 };
 
@@ -147,6 +149,16 @@ static void verify_message(const struct pawl_core *core, uint32_t n, struct reco
         return;
     }
     r->messages++;
+    r->ready += m->state == PAWL_STATE_READY;
+    if (m->flags & PAWL_MESSAGE_ORDERED) {
+        r->ordered++;
+        PAWL_ASSERT_REL(pawl_core_order_find(core, m), !=, 0);
+    }
+    if (m->lease && (pawl_core_lease_at(core, m->lease)->flags & PAWL_LEASE_HOLDS_KEY)) {
+        r->holders++;
+        PAWL_ASSERT(m->flags & PAWL_MESSAGE_ORDERED);
+        PAWL_ASSERT(m->state == PAWL_STATE_LEASED || m->state == PAWL_STATE_SCHEDULED);
+    }
     r->by_queue_bytes += pawl_core_message_content_bytes(m);
     r->leases += m->state == PAWL_STATE_LEASED;
     if (m->lease)
@@ -165,14 +177,42 @@ static void verify_message(const struct pawl_core *core, uint32_t n, struct reco
     }
 }
 
-static uint64_t verify_queue(const struct pawl_core *core, const struct pawl_core_queue *q)
+/* One ready message of a key stands where it belongs, all others behind it. */
+static void verify_orders(const struct pawl_core *core, struct recount *r)
 {
-    uint32_t ready = 0;
+    uint64_t messages = 0, holders = 0;
+    for (uint32_t k = 1; k < core->orders.never_used; k++) {
+        const struct pawl_core_order *key = pawl_core_order_at(core, k);
+        if (key->messages == 0)
+            continue;
+        messages += key->messages;
+        holders += key->holders;
+        r->behind += key->rest.count;
+        if (key->head == 0) {
+            PAWL_ASSERT_REL(key->rest.count, ==, 0);
+            continue;
+        }
+        const struct pawl_core_message *m = pawl_core_message_at(core, key->head);
+        PAWL_ASSERT_REL(m->state, ==, PAWL_STATE_READY);
+        PAWL_ASSERT_REL(pawl_core_order_find(core, m), ==, k);
+        PAWL_ASSERT_REL(key->blocked, ==, (key->holders > 0));
+        uint32_t first = pawl_ready_first(&key->rest, &core->messages);
+        PAWL_ASSERT(first == 0 || pawl_ready_before(m, pawl_core_message_at(core, first)));
+    }
+    PAWL_ASSERT_REL(messages, ==, r->ordered);
+    PAWL_ASSERT_REL(holders, ==, r->holders);
+}
+
+static uint64_t verify_queue(const struct pawl_core *core, const struct pawl_core_queue *q,
+                             struct recount *r)
+{
+    uint32_t ready = q->blocked.count;
     for (uint32_t i = 0; i < PAWL_PRIORITIES; i++) {
         ready += q->ready[i].count;
         PAWL_ASSERT_REL((q->levels >> i & 1), ==, (q->ready[i].count != 0));
     }
-    PAWL_ASSERT_REL(ready, ==, q->ready_count);
+    PAWL_ASSERT_REL(ready, <=, q->ready_count);
+    r->in_ready += ready;
     PAWL_ASSERT_REL(pawl_table_find(&core->queues_by_id, q->id), ==, q->number);
     PAWL_ASSERT_REL(q->in_names, ==, (q->known && !q->gone));
     return pawl_core_queue_live(q);
@@ -240,7 +280,7 @@ void pawl_core_verify(const struct pawl_core *core)
         const struct pawl_core_queue *q = pawl_core_queue_at(core, n);
         if (q->number != n)
             continue;
-        in_queues += verify_queue(core, q);
+        in_queues += verify_queue(core, q, &r);
         bytes += q->bytes;
         done += q->done.count;
         r.live += q->known ? PAWL_QUEUE_LIVE : 0;
@@ -249,6 +289,8 @@ void pawl_core_verify(const struct pawl_core *core)
         if (pawl_core_session_at(core, n)->number == n)
             r.live += verify_session(core, pawl_core_session_at(core, n));
     r.live += verify_ledger(core);
+    verify_orders(core, &r);
+    PAWL_ASSERT_REL(r.in_ready + r.behind, ==, r.ready);
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
     PAWL_ASSERT_REL(r.messages, ==, in_queues);
     PAWL_ASSERT_REL(r.done, ==, done);

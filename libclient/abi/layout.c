@@ -166,6 +166,7 @@ static const uint64_t facts[] = {
     F(pawl_queue_options, owner),
     F(pawl_queue_options, group),
     F(pawl_queue_options, perm),
+    F(pawl_queue_options, flags),
     F(pawl_queue_options, retry_ns),
     F(pawl_queue_options, dead_forward),
 

@@ -33,6 +33,7 @@ static const struct range {
     const char *text;
 } ranges[] = {
     { AT(mode), false, 0, 0, PAWL_DIRECT, "mode is none of enum pawl_mode" },
+    { AT(flags), false, 0, 0, PAWL_QUEUE_ORDERED, "flags holds an unknown bit" },
     { AT(retry_count), false, 0, 0, PAWL_RETRY_STEPS_MAX, "retry_count is at most 64" },
     { AT(lease_ns), true, 0, PAWL_LEASE_NS_MIN, PAWL_LEASE_NS_MAX,
       "lease_ns is 1 ms to 12 h, or 0 for 10 s" },

@@ -207,11 +207,12 @@ struct pawl_queue_options {
     uint32_t max_inflight;       /* messages under lease; 0: 65,536 */
     uint32_t owner, group, perm; /* uid, gid, 9 bits rwx = receive 4, send 2, query 1; PAWL_KEEP:
                                     creator, its group, 0770 */
-    uint32_t reserved;
+    uint32_t flags;              /* PAWL_QUEUE_...; cannot be altered */
     uint64_t retry_ns[PAWL_RETRY_STEPS_MAX];
     char dead_forward[PAWL_NAME_BYTES_MAX + 1]; /* dead messages go there, as one record, if it is
                                                    there; not the queue itself; "": they stay */
 };
+#define PAWL_QUEUE_ORDERED 1u /* messages without an ordering key share one */
 #define PAWL_QUEUE_OPTIONS_INIT                                                             \
     {                                                                                       \
         .size = sizeof(struct pawl_queue_options), .max_failed = PAWL_KEEP,                 \
@@ -222,7 +223,7 @@ struct pawl_queue_options {
  * E_EXISTS. */
 PAWL_API PAWL_CHECK int pawl_queue_create(struct pawl *lane, const char *name,
                                           const struct pawl_queue_options *options);
-/* Replaces all options but the mode. */
+/* Replaces all options but mode and flags: another one of these is E_INVALID. */
 PAWL_API PAWL_CHECK int pawl_queue_alter(struct pawl *lane, const char *name,
                                          const struct pawl_queue_options *options);
 PAWL_API PAWL_CHECK int pawl_queue_drop(struct pawl *lane, const char *name);

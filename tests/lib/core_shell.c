@@ -425,7 +425,11 @@ struct core_answer core_send_with(struct core_client *c, uint64_t queue, const c
         memcpy(variable, &t, sizeof t);
         bytes = sizeof t;
     }
-    CHECK(bytes + m.headers_bytes + m.body_bytes + 8 < sizeof variable);
+    m.ordering_key_bytes = o->ordering_key ? (uint8_t)strlen(o->ordering_key) : 0;
+    CHECK(bytes + m.ordering_key_bytes + m.headers_bytes + m.body_bytes + 8 < sizeof variable);
+    if (m.ordering_key_bytes)
+        memcpy(variable + bytes, o->ordering_key, m.ordering_key_bytes);
+    bytes += m.ordering_key_bytes;
     if (m.headers_bytes)
         memcpy(variable + bytes, o->headers, m.headers_bytes);
     bytes += m.headers_bytes;
@@ -452,7 +456,8 @@ struct core_delivery core_delivered(struct core_client *c)
         e->seen = r.there = true;
         memcpy(&r.d, e->bytes, sizeof r.d);
         CHECK(r.d.type == PAWL_COMP_DELIVERY && r.d.bytes == e->effect.bytes);
-        uint32_t before = (uint32_t)sizeof r.d + r.d.headers_bytes;
+        uint32_t before = (uint32_t)sizeof r.d + r.d.key_bytes + r.d.ordering_key_bytes +
+                          r.d.headers_bytes;
         uint32_t bytes = r.d.body_bytes < 255 ? r.d.body_bytes : 255;
         CHECK(before + bytes <= r.d.bytes);
         memcpy(r.body, e->bytes + before, bytes);

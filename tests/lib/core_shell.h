@@ -122,6 +122,7 @@ struct core_send_options {
     uint64_t delay_ns, at_wall_ns, ttl_ns;
     const char *headers;
     uint16_t headers_bytes;
+    const char *ordering_key;
 };
 struct core_answer core_send_with(struct core_client *c, uint64_t queue, const char *body,
                                   const struct core_send_options *options);
