@@ -256,10 +256,14 @@ static int parse(struct cli *cli, const struct cli_option *options, size_t count
     rows[known_count + 1] = (struct option){ "version", no_argument, NULL, CODE_VERSION };
     opterr = 0;
     optind = 0;
+    bool version = false; /* answered when all is read: --json may stand behind it */
     for (int code; (code = getopt_long(argc, argv, letters, rows, NULL)) != -1;) {
         int rc = CLI_GO;
-        if (code == CODE_HELP || code == CODE_VERSION)
+        if (code == CODE_HELP)
             return code;
+        version |= code == CODE_VERSION;
+        if (code == CODE_VERSION)
+            continue;
         if (code == '?' || code == ':')
             return complain(cli, argv, code);
         rc = take(cli, known[code - CODE_FIRST], optarg);
@@ -274,7 +278,7 @@ static int parse(struct cli *cli, const struct cli_option *options, size_t count
     cli->timeout_given = global_timeout_given;
     if (global_timeout_given)
         cli->timeout_ns = global_timeout;
-    return CLI_GO;
+    return version ? CODE_VERSION : CLI_GO;
 }
 
 int cli_args(struct cli *cli, const struct cli_option *options, size_t count, int min, int max)
@@ -284,8 +288,10 @@ int cli_args(struct cli *cli, const struct cli_option *options, size_t count, in
         cli_help_of(cli, options, count);
         return CLI_DONE;
     }
-    if (rc == CODE_VERSION)
+    if (rc == CODE_VERSION) {
+        cli->argc = 0; /* it is asked for already */
         return cli_version(cli);
+    }
     if (rc != CLI_GO)
         return rc;
     cli->argc -= optind;

@@ -36,7 +36,7 @@ static const char *tame(const char *text, char out[PAWL_REASON_BYTES_MAX + 1])
     return out;
 }
 
-/* How long still: with units on a terminal, else in whole milliseconds. */
+/* How long still, in a note: with its unit everywhere, exact to the millisecond off a terminal. */
 static const char *left(const struct cli *cli, uint64_t ns, char text[CLI_UNIT_TEXT_BYTES])
 {
     if (cli->out_terminal)

@@ -23,73 +23,105 @@ struct typed {
     } given;
 };
 
-#define QUEUE_OPTIONS(t)                                                                             \
-    { "lease",         CLI_DURATION, &(t).lease, "D", "how long a receiver has a message (10s)",     \
-      &(t).given.lease },                                                                            \
-        { "max-hold",                                                                                \
-          CLI_DURATION,                                                                              \
-          &(t).max_hold,                                                                             \
-          "D",                                                                                       \
-          "how long renewals may stretch it (12h)",                                                  \
-          &(t).given.max_hold },                                                                     \
-        { "max-failed",                                                                              \
-          CLI_NUMBER32,                                                                              \
-          &(t).max_failed,                                                                           \
-          "N",                                                                                       \
-          "nacks and expiries until DEAD (16; 0: no limit)",                                         \
-          &(t).given.max_failed },                                                                   \
-        { "max-crashed",                                                                             \
-          CLI_NUMBER32,                                                                              \
-          &(t).max_crashed,                                                                          \
-          "N",                                                                                       \
-          "deaths of its receiver until DEAD (5; 0: no limit)",                                      \
-          &(t).given.max_crashed },                                                                  \
-        { "retry", CLI_TEXT, &(t).retry, "D,D,...", "delay after each failure (0,1s,5s,30s,2m,10m)", \
-          NULL },                                                                                    \
-        { "ttl",                                                                                     \
-          CLI_DURATION,                                                                              \
-          &(t).ttl,                                                                                  \
-          "D",                                                                                       \
-          "a message expires this long after its send (0: no)",                                      \
-          &(t).given.ttl },                                                                          \
-        { "retain",                                                                                  \
-          CLI_DURATION,                                                                              \
-          &(t).retain,                                                                               \
-          "D",                                                                                       \
-          "how long an acked one is remembered (10m)",                                               \
-          &(t).given.retain },                                                                       \
-        { "dead-forward",                                                                            \
-          CLI_TEXT,                                                                                  \
-          &(t).dead_forward,                                                                         \
-          "Q",                                                                                       \
-          "dead messages go to that queue (\"\": they stay)",                                        \
-          NULL },                                                                                    \
-        { "max-messages",         CLI_NUMBER, &(t).max_messages, "N", "limit of messages (0: none)", \
-          &(t).given.max_messages },                                                                 \
-        { "max-bytes",         CLI_SIZE, &(t).max_bytes, "SIZE", "limit of their bytes (0: none)",   \
-          &(t).given.max_bytes },                                                                    \
-        { "max-message",                                                                             \
-          CLI_SIZE,                                                                                  \
-          &(t).max_message,                                                                          \
-          "SIZE",                                                                                    \
-          "largest message (1M; at most 16M)",                                                       \
-          &(t).given.max_message },                                                                  \
-        { "max-inflight",                                                                            \
-          CLI_NUMBER32,                                                                              \
-          &(t).max_inflight,                                                                         \
-          "N",                                                                                       \
-          "limit of leased ones (65536)",                                                            \
-          &(t).given.max_inflight },                                                                 \
-        { "owner", CLI_TEXT, &(t).owner, "USER", "who administers it (you)", NULL },                 \
-        { "group", CLI_TEXT, &(t).group, "GROUP", "(your group)", NULL },                            \
-    {                                                                                                \
-        "perm", CLI_PERM, &(t).perm, "OCTAL",                                                        \
-            "owner, group, other: receive 4, send 2, query 1\n(0770)", &(t).given.perm               \
+#define QUEUE_OPTIONS(t)                                                                 \
+    { "lease",                                                                           \
+      CLI_DURATION,                                                                      \
+      &(t).lease,                                                                        \
+      "D",                                                                               \
+      "how long a receiver has a message (10s; 1ms to 12h)",                             \
+      &(t).given.lease },                                                                \
+        { "max-hold",                                                                    \
+          CLI_DURATION,                                                                  \
+          &(t).max_hold,                                                                 \
+          "D",                                                                           \
+          "how long renewals may stretch it (12h; not 0)",                               \
+          &(t).given.max_hold },                                                         \
+        { "max-failed",                                                                  \
+          CLI_NUMBER32,                                                                  \
+          &(t).max_failed,                                                               \
+          "N",                                                                           \
+          "nacks and expiries until DEAD (16; 0: no limit)",                             \
+          &(t).given.max_failed },                                                       \
+        { "max-crashed",                                                                 \
+          CLI_NUMBER32,                                                                  \
+          &(t).max_crashed,                                                              \
+          "N",                                                                           \
+          "deaths of its receiver until DEAD (5; 0: no limit)",                          \
+          &(t).given.max_crashed },                                                      \
+        { "retry",                                                                       \
+          CLI_TEXT,                                                                      \
+          &(t).retry,                                                                    \
+          "D,D,...",                                                                     \
+          "delay after each failure (0,1s,5s,30s,2m,10m;\n0: at once)",                  \
+          NULL },                                                                        \
+        { "ttl",                                                                         \
+          CLI_DURATION,                                                                  \
+          &(t).ttl,                                                                      \
+          "D",                                                                           \
+          "a message expires this long after its send\n(0, the default: never)",         \
+          &(t).given.ttl },                                                              \
+        { "retain",                                                                      \
+          CLI_DURATION,                                                                  \
+          &(t).retain,                                                                   \
+          "D",                                                                           \
+          "how long one is remembered after its end (10m;\nat most 90d; 0: not at all)", \
+          &(t).given.retain },                                                           \
+        { "dead-forward",                                                                \
+          CLI_TEXT,                                                                      \
+          &(t).dead_forward,                                                             \
+          "Q",                                                                           \
+          "dead messages go to that queue (\"\": they stay)",                            \
+          NULL },                                                                        \
+        { "max-messages",                                                                \
+          CLI_NUMBER,                                                                    \
+          &(t).max_messages,                                                             \
+          "N",                                                                           \
+          "limit of messages (0, the default: none)",                                    \
+          &(t).given.max_messages },                                                     \
+        { "max-bytes",                                                                   \
+          CLI_SIZE,                                                                      \
+          &(t).max_bytes,                                                                \
+          "SIZE",                                                                        \
+          "limit of their bytes (0, the default: none)",                                 \
+          &(t).given.max_bytes },                                                        \
+        { "max-message",                                                                 \
+          CLI_SIZE,                                                                      \
+          &(t).max_message,                                                              \
+          "SIZE",                                                                        \
+          "largest message (1M; at most 16M; not 0)",                                    \
+          &(t).given.max_message },                                                      \
+        { "max-inflight",                                                                \
+          CLI_NUMBER32,                                                                  \
+          &(t).max_inflight,                                                             \
+          "N",                                                                           \
+          "limit of leased ones (65536; not 0)",                                         \
+          &(t).given.max_inflight },                                                     \
+        { "owner", CLI_TEXT, &(t).owner, "USER", "who administers it (you)", NULL },     \
+        { "group", CLI_TEXT, &(t).group, "GROUP", "(your group)", NULL },                \
+    {                                                                                    \
+        "perm", CLI_PERM, &(t).perm, "OCTAL",                                            \
+            "owner, group, other: receive 4, send 2, query 1\n(0770)", &(t).given.perm   \
     }
 
 /* What a user wrote as 0 where the struct's 0 is "the default": the least there is, so that the
  * broker judges it by its range. */
 static uint64_t explicit(uint64_t value) { return value ? value : 1; }
+
+/* A 0 that would shut the queue for good, and that who types it means as "no limit". */
+static int check_zeros(const struct cli *cli, const struct typed *t)
+{
+    if (t->given.max_hold && t->max_hold == 0)
+        return cli_misused(cli, "--max-hold: 0 would end every lease at once; the most is 3653d");
+    if (t->given.max_message && t->max_message == 0)
+        return cli_misused(cli,
+                           "--max-message: 0 would refuse all that is not empty; the most is 16M");
+    if (t->given.max_inflight && t->max_inflight == 0)
+        return cli_misused(cli,
+                           "--max-inflight: 0 would let nothing be received; without a limit: "
+                           "%u",
+                           UINT32_MAX);
+    return CLI_GO;
+}
 
 static int take_retry(const struct cli *cli, const char *text, struct pawl_queue_options *o)
 {
@@ -149,8 +181,8 @@ static int take_who(const struct cli *cli, const struct typed *t, struct pawl_qu
 
 static int take_all(const struct cli *cli, const struct typed *t, struct pawl_queue_options *o)
 {
-    int rc = CLI_GO;
-    if (t->mode)
+    int rc = check_zeros(cli, t);
+    if (rc == CLI_GO && t->mode)
         rc = take_mode(cli, t->mode, o);
     if (rc == CLI_GO && t->retry)
         rc = take_retry(cli, t->retry, o);
@@ -161,7 +193,7 @@ static int take_all(const struct cli *cli, const struct typed *t, struct pawl_qu
     if (t->given.lease)
         o->lease_ns = explicit(t->lease);
     if (t->given.max_hold)
-        o->max_hold_ns = explicit(t->max_hold);
+        o->max_hold_ns = t->max_hold;
     if (t->given.retain)
         o->done_retention_ns = explicit(t->retain);
     if (t->given.ttl)
@@ -175,10 +207,9 @@ static int take_all(const struct cli *cli, const struct typed *t, struct pawl_qu
     if (t->given.max_crashed)
         o->max_crashed = t->max_crashed;
     if (t->given.max_inflight)
-        o->max_inflight = (uint32_t) explicit(t->max_inflight);
+        o->max_inflight = t->max_inflight;
     if (t->given.max_message)
-        o->max_message_bytes =
-            t->max_message > UINT32_MAX ? UINT32_MAX : (uint32_t) explicit(t->max_message);
+        o->max_message_bytes = t->max_message > UINT32_MAX ? UINT32_MAX : (uint32_t)t->max_message;
     if (t->dead_forward) {
         if (strlen(t->dead_forward) > PAWL_NAME_BYTES_MAX)
             return cli_misused(cli, "--dead-forward: a name has at most %u bytes",

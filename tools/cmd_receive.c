@@ -277,6 +277,15 @@ static int receive(struct run *r)
     return rc;
 }
 
+/* A wait on a paused queue ends as any other without a message; why is to be said. */
+static void say_paused(const struct run *r)
+{
+    struct pawl_queue_stat stat = { .size = sizeof stat };
+    if (pawl_queue_stat(r->cli->lane, r->queue, &stat) == PAWL_OK && stat.paused)
+        fprintf(stderr, "pawl: nothing came: \"%s\" is paused; let it go on with: pawl resume %s\n",
+                r->queue, r->queue);
+}
+
 static int finish(struct run *r, int rc)
 {
     if (r->acks_open) {
@@ -293,6 +302,8 @@ static int finish(struct run *r, int rc)
         return rc;
     if (r->printed == 0 && r->typed->count == 0 && cli_stopped())
         return CLI_DONE; /* who follows and stops it has waited for nothing else */
+    if (r->printed == 0)
+        say_paused(r);
     return r->printed ? CLI_DONE : CLI_NOTHING;
 }
 

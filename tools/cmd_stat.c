@@ -62,6 +62,12 @@ int cli_queues_each(struct cli *cli, cli_queue_each *each, void *ctx)
 
 /* --- JSON of a queue ------------------------------------------------------------------------- */
 
+/* A limit of which 0 says that there is none. */
+static void json_limit(json_t *object, const char *name, uint64_t limit)
+{
+    cli_json_number(object, name, limit ? limit : PAWL_UNLIMITED);
+}
+
 static json_t *options_json(const struct pawl_queue_options *o)
 {
     char perm[8];
@@ -72,13 +78,13 @@ static json_t *options_json(const struct pawl_queue_options *o)
     json_object_set_new(j, "mode", json_string(cli_mode_name(o->mode)));
     cli_json_number(j, "lease_ns", o->lease_ns);
     cli_json_number(j, "max_hold_ns", o->max_hold_ns);
-    cli_json_number(j, "ttl_ns", o->ttl_ns);
+    json_limit(j, "ttl_ns", o->ttl_ns);
     cli_json_number(j, "retain_ns", o->done_retention_ns);
-    cli_json_number(j, "max_failed", o->max_failed);
-    cli_json_number(j, "max_crashed", o->max_crashed);
+    json_limit(j, "max_failed", o->max_failed);
+    json_limit(j, "max_crashed", o->max_crashed);
     cli_json_number(j, "max_inflight", o->max_inflight);
-    cli_json_number(j, "max_messages", o->max_messages);
-    cli_json_number(j, "max_bytes", o->max_bytes);
+    json_limit(j, "max_messages", o->max_messages);
+    json_limit(j, "max_bytes", o->max_bytes);
     cli_json_number(j, "max_message_bytes", o->max_message_bytes);
     json_object_set_new(j, "retry_ns", retry);
     json_object_set_new(j, "dead_forward", json_string(o->dead_forward));
@@ -261,7 +267,12 @@ static void print_stat(struct cli *cli, const struct pawl_queue_stat *s)
         line("bytes", "%s", cli_size_human(s->bytes, a));
     else
         line("bytes", "%llu", (unsigned long long)s->bytes);
-    line("oldest-ready", "%s", cli_duration_human(s->oldest_ready_ns, a));
+    if (s->oldest_ready_ns == 0)
+        line("oldest-ready", "-");
+    else if (cli->out_terminal)
+        line("oldest-ready", "%s", cli_duration_human(s->oldest_ready_ns, a));
+    else
+        line("oldest-ready", "%llu", (unsigned long long)(s->oldest_ready_ns / PAWL_NS_MS));
     print_options(cli, &s->options);
 }
 

@@ -69,7 +69,8 @@ const struct cli_command cli_commands[] = {
       "pawl cancel mail --id 1099511627777", cli_cancel, NULL },
     { "list", "[options]", "all queues and what is in them",
       "One line a queue: messages by state, bytes of those that live, age of the\n"
-      "oldest that is ready, receives that wait. Units on a terminal only.",
+      "oldest that is ready (elsewhere than on a terminal: milliseconds), receives\n"
+      "that wait.",
       "pawl list\npawl list --json | jq -r 'select(.dead > 0) | .queue'", cli_list, "Looking" },
     { "stat", "Q...", "all about a queue: counts, totals, options", NULL,
       "pawl stat orders\npawl stat orders --json | jq .options", cli_stat, NULL },

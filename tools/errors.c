@@ -9,10 +9,20 @@
 
 #define HINT_BYTES 512
 
-static void hint_not_found(char *hint, size_t bytes, enum cli_subject about, const char *name)
+static bool runs(const struct cli *cli, const char *command)
 {
-    if (about == CLI_ABOUT_QUEUE && name)
+    return cli->command && strcmp(cli->command->name, command) == 0;
+}
+
+static void hint_not_found(const struct cli *cli, char *hint, size_t bytes, enum cli_subject about,
+                           const char *name)
+{
+    /* to make a queue helps who wants to use it, not who wants to see or to drop it */
+    if (about == CLI_ABOUT_QUEUE && name && (runs(cli, "send") || runs(cli, "receive")))
         snprintf(hint, bytes, "no queue \"%s\"; create it with: pawl create %s", name, name);
+    else if (about == CLI_ABOUT_QUEUE && name)
+        snprintf(hint, bytes,
+                 "no queue \"%s\", or not yours to see; those that there are: pawl list", name);
     else if (about == CLI_ABOUT_MESSAGE && name)
         snprintf(hint, bytes, "no message %s in that queue, or no right to see it", name);
     else if (about == CLI_ABOUT_TOKEN && name)
@@ -20,8 +30,8 @@ static void hint_not_found(char *hint, size_t bytes, enum cli_subject about, con
 }
 
 /* What to do, where the result and its subject say it. "" if nothing is to be added. */
-static void hint_of(char *hint, size_t bytes, int result, enum cli_subject about, const char *name,
-                    const char *why)
+static void hint_of(const struct cli *cli, char *hint, size_t bytes, int result,
+                    enum cli_subject about, const char *name, const char *why)
 {
     const char *queue = about == CLI_ABOUT_QUEUE && name ? name : "QUEUE";
     hint[0] = '\0';
@@ -48,7 +58,7 @@ static void hint_of(char *hint, size_t bytes, int result, enum cli_subject about
         snprintf(hint, bytes, "pawl list shows the queues that there are");
         break;
     case PAWL_E_LEASE_LOST:
-        if (strstr(why, "nobody")) {
+        if (strstr(why, "nobody") && runs(cli, "ack")) {
             snprintf(hint, bytes, "pawl ack --if-unclaimed does it if none has had it since");
             break;
         }
@@ -68,11 +78,11 @@ int cli_refused_item(const struct cli *cli, int result, enum cli_subject about, 
                      const char *why)
 {
     char hint[HINT_BYTES];
-    (void)cli;
     if (result == PAWL_E_NOT_FOUND) {
         hint[0] = '\0';
-        hint_not_found(hint, sizeof hint, about, name);
-        if (*hint)
+        hint_not_found(cli, hint, sizeof hint, about, name);
+        /* of a message in a queue that is not there the library says just that */
+        if (*hint && (about == CLI_ABOUT_QUEUE || strncmp(why, "no queue", 8) != 0))
             why = hint;
         fprintf(stderr, "pawl: %s: %s\n", pawl_strname(result), *why ? why : pawl_strerror(result));
         return CLI_REFUSED;
@@ -85,7 +95,7 @@ int cli_refused_item(const struct cli *cli, int result, enum cli_subject about, 
     /* the library's text often says already what to do */
     hint[0] = '\0';
     if (!strstr(why, "pawl ") && !strstr(why, "raise it"))
-        hint_of(hint, sizeof hint, result, about, name, why);
+        hint_of(cli, hint, sizeof hint, result, about, name, why);
     fprintf(stderr, "%s%s%s\n", why, *hint ? "; " : "", hint);
     return CLI_REFUSED;
 }

@@ -23,6 +23,51 @@ static const struct cli_command *find(const char *name)
     return NULL;
 }
 
+/* What others call our commands; the distance of letters would lead to another one, or to none. */
+static const char *synonym_of(const char *word)
+{
+    static const struct {
+        const char *name, *words; /* each between blanks */
+    } synonyms[] = {
+        { "create", " new make mk add declare " },
+        { "alter", " set modify change update config configure " },
+        { "drop", " delete del remove rm destroy " },
+        { "pause", " stop suspend hold disable " },
+        { "resume", " start unpause continue enable " },
+        { "purge", " empty clear flush truncate wipe " },
+        { "send", " put push publish pub enqueue produce write " },
+        { "receive", " get take pop pull fetch consume sub subscribe dequeue reserve read recv " },
+        { "ack", " acknowledge done complete finish commit settle " },
+        { "nack", " fail failed retry " },
+        { "release", " return requeue unlock giveback " },
+        { "renew", " extend touch keepalive heartbeat " },
+        { "reject", " bury kill " },
+        { "defer", " snooze delay postpone later " },
+        { "cancel", " unsend abort undo revoke " },
+        { "list", " ls queues dir " },
+        { "stat", " show info status describe depth count " },
+        { "query", " find search messages inspect " },
+        { "peek", " view browse cat " },
+        { "dead", " dlq deadletter dead-letter failures " },
+        { "restore", " redrive revive replay kick " },
+        { "explain", " why trace history " },
+        { "top", " monitor watch " },
+        { "metrics", " stats counters " },
+        { "doctor", " check health diagnose " },
+        { "log verify", " fsck verify scrub " },
+        { "log repair", " repair recover " },
+        { "log dump", " dump " },
+    };
+    char wanted[64];
+    int n = snprintf(wanted, sizeof wanted, " %s ", word);
+    if (n < 3 || (size_t)n >= sizeof wanted || strchr(word, ' '))
+        return NULL;
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++)
+        if (strstr(synonyms[i].words, wanted))
+            return synonyms[i].name;
+    return NULL;
+}
+
 /* One word, or the two words of a family ("log list"). *words: how many it took. NULL after a
  * complaint that is the exit code in *rc. */
 static const struct cli_command *choose(struct cli *cli, int argc, char **argv, int *words, int *rc)
@@ -64,7 +109,9 @@ static const struct cli_command *choose(struct cli *cli, int argc, char **argv, 
         fputc('\n', stderr);
         return NULL;
     }
-    const char *near = cli_nearest(argv[0], command_name);
+    const char *near = synonym_of(argv[0]);
+    if (!near)
+        near = cli_nearest(argv[0], command_name);
     fprintf(stderr, "pawl: no command \"%s\"", argv[0]);
     if (near)
         fprintf(stderr, "; did you mean: pawl %s", near);

@@ -129,8 +129,8 @@ void cli_table_age(struct cli_table *table, const struct cli *cli, uint64_t ns)
         cli_table_add(table, "-");
     else if (cli->out_terminal)
         cli_table_add(table, "%s", cli_duration_human(ns, text));
-    else /* whole milliseconds: a column of mixed units cannot be sorted */
-        cli_table_add(table, "%llums", (unsigned long long)(ns / 1000000));
+    else /* one unit, unsaid: awk takes 900ms and 1500ms for texts, and compares them as such */
+        cli_table_add(table, "%llu", (unsigned long long)(ns / 1000000));
 }
 
 /* --- JSON ------------------------------------------------------------------------------------ */

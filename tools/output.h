@@ -3,8 +3,9 @@
 #define PAWL_TOOLS_OUTPUT_H
 
 /* What commands print: tables, JSON lines, single news, a progress line. On a terminal numbers get
- * units and headings are bold; else everything is plain and exact, columns in the same order, so
- * that awk can read it. Nothing here is for stderr but the progress line. */
+ * units and headings are bold; else a column of numbers holds nothing but counts, bytes or whole
+ * milliseconds, and columns have the same order, so that awk can read it. Words for people (notes,
+ * reasons) have units everywhere. Nothing here is for stderr but the progress line. */
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -34,7 +35,7 @@ void cli_table_add(struct cli_table *table, const char *format, ...)
 void cli_table_flush(struct cli_table *table);
 void cli_table_fini(struct cli_table *table);
 
-/* Cells: with units on a terminal, exact else. */
+/* Cells: with units on a terminal, exact else; an age is whole milliseconds then, "-" is none. */
 void cli_table_size(struct cli_table *table, const struct cli *cli, uint64_t bytes);
 void cli_table_number(struct cli_table *table, const struct cli *cli, uint64_t number);
 void cli_table_age(struct cli_table *table, const struct cli *cli, uint64_t ns);

@@ -91,9 +91,9 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
     case PAWL_E_NOT_FOUND:
         if (subject)
             (void)snprintf(text, bytes,
-                           "no queue %s, or it is not yours to use: `pawl list` shows what there "
-                           "is, `pawl create %s` makes it",
-                           subject, subject);
+                           "no queue %s, or not yours to see: `pawl list` shows those that there "
+                           "are",
+                           subject);
         break;
     case PAWL_E_QUEUE_GONE:
         (void)snprintf(text, bytes, "queue %s was dropped", queue);

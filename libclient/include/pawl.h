@@ -190,25 +190,28 @@ enum pawl_mode { PAWL_DURABLE = 0, PAWL_RELAXED = 1, PAWL_MEMORY = 2, PAWL_DIREC
 #define PAWL_UNLIMITED UINT64_MAX
 #define PAWL_KEEP UINT32_MAX /* owner, group, perm: leave as it is (default at create) */
 
+/* What 0 means stands with each member: the default, or no limit. PAWL_QUEUE_OPTIONS_INIT gives all
+ * defaults; the least that a limit can be is 1. */
 struct pawl_queue_options {
     size_t size;
-    uint32_t mode; /* enum pawl_mode; cannot be altered */
-    uint32_t
-        max_failed; /* failed attempts before DEAD; default 16, PAWL_KEEP: default; 0: no limit */
-    uint32_t max_crashed;        /* default 5; 0: no limit */
-    uint32_t retry_count;        /* steps used of retry_ns; 0: default ladder */
-    uint64_t lease_ns;           /* 0: 10 s */
-    uint64_t max_hold_ns;        /* 0: 12 h */
-    uint64_t ttl_ns;             /* 0: none */
-    uint64_t done_retention_ns;  /* how long an acknowledged message is remembered; 0: 10 min */
-    uint64_t max_messages;       /* 0: none of its own */
-    uint64_t max_bytes;          /* 0: none of its own */
-    uint32_t max_message_bytes;  /* 0: 1 MiB; at most 16 MiB */
+    uint32_t mode;               /* enum pawl_mode; 0: durable; cannot be altered */
+    uint32_t max_failed;         /* failed attempts before DEAD, at most 65,535; 0: no limit;
+                                    PAWL_KEEP: 16 */
+    uint32_t max_crashed;        /* at most 255; 0: no limit; PAWL_KEEP: 5 */
+    uint32_t retry_count;        /* steps used of retry_ns; 0: 0, 1 s, 5 s, 30 s, 2 min, 10 min */
+    uint64_t lease_ns;           /* 1 ms to 12 h; 0: 10 s */
+    uint64_t max_hold_ns;        /* at most 10 years; 0: 12 h */
+    uint64_t ttl_ns;             /* at most 10 years; 0: no end */
+    uint64_t done_retention_ns;  /* how long a message is remembered after its end, at most 90 days;
+                                    0: 10 min; 1 ns: not at all */
+    uint64_t max_messages;       /* 0: no limit of its own */
+    uint64_t max_bytes;          /* 0: no limit of its own */
+    uint32_t max_message_bytes;  /* at most 16 MiB; 0: 1 MiB */
     uint32_t max_inflight;       /* messages under lease; 0: 65,536 */
-    uint32_t owner, group, perm; /* uid, gid, 9 bits rwx = receive 4, send 2, query 1; PAWL_KEEP:
-                                    creator, its group, 0770 */
+    uint32_t owner, group, perm; /* uid, gid, 9 bits rwx = receive 4, send 2, query 1; 0 is root and
+                                    no rights; PAWL_KEEP: creator, its group, 0770 */
     uint32_t flags;              /* PAWL_QUEUE_...; cannot be altered */
-    uint64_t retry_ns[PAWL_RETRY_STEPS_MAX];
+    uint64_t retry_ns[PAWL_RETRY_STEPS_MAX];    /* each at most 10 years; 0: at once */
     char dead_forward[PAWL_NAME_BYTES_MAX + 1]; /* dead messages go there, as one record, if it is
                                                    there; not the queue itself; "": they stay */
 };

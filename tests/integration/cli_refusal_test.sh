@@ -12,8 +12,14 @@ until_state() { until [[ $(state "$1" "$2") == "$3" ]]; do sleep 0.01; done; }
 
 say "queues"
 expect 1 'PAWL_E_NOT_FOUND: no queue "x"; create it with: pawl create x' pawl send x hello
-expect 1 'PAWL_E_NOT_FOUND: no queue "x"' pawl stat x
-expect 1 'PAWL_E_NOT_FOUND: no queue "x"' pawl receive x
+expect 1 'PAWL_E_NOT_FOUND: no queue "x"; create it with: pawl create x' pawl receive x
+for c in stat drop query dead peek pause resume purge alter; do
+    expect 1 'PAWL_E_NOT_FOUND: no queue "x", or not yours to see; those that there are: pawl list' pawl $c x
+done
+for c in query cancel restore; do
+    expect 1 'PAWL_E_NOT_FOUND: no queue x, or not yours to see: `pawl list`' pawl $c x --id 7
+done
+expect 1 'PAWL_E_NOT_FOUND: no queue x' pawl ack --queue x --id 7
 expect 0 'created "q"' pawl create q
 expect 0 'there already' pawl create q
 expect 1 'PAWL_E_EXISTS' pawl create q --lease 1m
@@ -31,6 +37,17 @@ expect 0 '^lease +20s' pawl stat q
 expect 0 'altered' pawl alter q --ttl 1d
 expect 0 '^lease +20s' pawl stat q
 expect 1 'PAWL_E_NOT_FOUND' pawl alter nobody --ttl 1d
+
+say "what is not limited is null, what is 0 is said"
+expect 0 '"max_messages":null' pawl stat q --json
+expect 0 '"max_bytes":null' pawl stat q --json
+expect 0 '"max_failed":16' pawl stat q --json
+expect 0 'altered' pawl alter q --max-failed 0 --max-crashed 0 --ttl 0
+expect 0 '"ttl_ns":null' pawl stat q --json
+expect 0 '"max_crashed":null' pawl stat q --json
+expect 0 '^max-failed +no limit' pawl stat q
+expect 0 '^oldest-ready +-$' pawl stat q
+expect 0 'altered' pawl alter q --max-failed 16 --max-crashed 5 --ttl 1d
 
 say "limits of a send"
 expect 0 '' pawl create small --max-messages 2 --max-message 10 --max-bytes 15
@@ -68,6 +85,7 @@ expect 0 '^b$' pawl receive one --ack
 expect 0 'paused' pawl pause q
 expect 0 '' pawl send q while-paused
 expect 1 'PAWL_E_PAUSED.*pawl resume' pawl receive q
+expect 3 'nothing came: "q" is paused; let it go on with: pawl resume q' pawl receive q --wait 20ms
 expect 0 'resumed' pawl resume q
 expect 0 'while-paused' pawl receive q --ack
 
@@ -88,6 +106,11 @@ id=$(pawl send short s)
 token=$(lease_short)
 until_state short "$id" READY
 expect 1 'PAWL_E_LEASE_LOST.*--if-unclaimed' pawl ack "$token"
+for c in nack release reject 'renew --lease 1s' 'defer --delay 1s'; do
+    # shellcheck disable=SC2086 # command and option
+    expect 1 'PAWL_E_LEASE_LOST.*nobody has it now' pawl $c "$token"
+    grep -q -e --if-unclaimed "$T/err" && fail "pawl $c has no --if-unclaimed: $(cat "$T/err")"
+done
 expect 0 'acked' pawl ack "$token" --if-unclaimed
 id=$(pawl send short t)
 old=$(lease_short)
@@ -95,6 +118,7 @@ until_state short "$id" READY
 new=$(lease short --lease 10s)
 expect 1 'PAWL_E_LEASE_LOST' pawl ack "$old"
 expect 1 'PAWL_E_LEASE_LOST' pawl ack "$old" --if-unclaimed
+grep -q -e --if-unclaimed "$T/err" && fail "advice that was followed already: $(cat "$T/err")"
 expect 1 'PAWL_E_LEASE_LOST' pawl nack "$old"
 expect 1 'PAWL_E_LEASE_LOST' pawl renew "$old"
 expect 1 'PAWL_E_LEASE_LOST' pawl release "$old"
@@ -138,6 +162,13 @@ expect 0 'acked' pawl ack "$token"
 until pawl query forget --id "$id" 2>&1 | grep -q PAWL_E_FORGOTTEN; do sleep 0.01; done
 expect 1 'PAWL_E_FORGOTTEN' pawl ack "$token"
 expect 0 'nothing there' pawl ack "$token" --ignore-missing
+
+say "plain output: numbers without units"
+expect 0 '' pawl create age
+expect 0 '' pawl send age a
+until [[ $(pawl list | awk '$1 == "age" && $9 >= 20 { print "old" }') == old ]]; do sleep 0.01; done
+expect 0 '^age +durable +1 +0 +0 +0 +0 +1 +[0-9]+ +0$' pawl list
+expect 0 '^oldest-ready +[0-9]+$' pawl stat age
 
 say "settling otherwise"
 id=$(pawl send q n)

@@ -10,6 +10,11 @@ expect 2 'which command' pawl
 expect 2 'did you mean: pawl send' pawl snd q x
 expect 2 'did you mean: pawl receive' pawl recieve q
 expect 2 'no command "xyzzy"' pawl xyzzy
+for pair in delete:drop rm:drop remove:drop set:alter ls:list get:receive put:send publish:send \
+    acknowledge:ack done:ack clear:purge stop:pause start:resume dlq:dead status:stat redrive:restore; do
+    expect 2 "no command \"${pair%:*}\"; did you mean: pawl ${pair#*:}\$" pawl "${pair%:*}" q
+done
+expect 2 'did you mean: pawl log verify' pawl fsck
 expect 2 'one of these is missing: list, verify, dump, repair' pawl log
 expect 2 'did you mean --delay' pawl send q x --dleay 5s
 expect 2 'is no duration' pawl send q x --delay 5
@@ -24,6 +29,9 @@ expect 2 'is no size' pawl create q --max-bytes many
 expect 2 'none of durable' pawl create q --mode solid
 expect 2 'in octal' pawl create q --perm 888
 expect 2 'is no duration' pawl create q --retry 1s,,2s
+expect 2 'max-inflight: 0 would' pawl create q --max-inflight 0
+expect 2 'max-message: 0 would' pawl create q --max-message 0
+expect 2 'max-hold: 0 would' pawl alter q --max-hold 0
 expect 2 'no user "no-such-user-here"' pawl create q --owner no-such-user-here
 expect 2 'is no token' pawl ack 1234
 expect 2 'delay is missing' pawl defer 000000000000000000000000000000000000000000000000
@@ -45,6 +53,9 @@ say "versions and help"
 expect 0 '^pawl [0-9]+\.[0-9]+\.[0-9]+$' pawl version
 expect 0 '^pawl [0-9]' pawl --version
 expect 0 '"version":"' pawl --json version
+expect 0 '"version":"' pawl --version --json
+expect 0 '"version":"' pawl --json --version
+expect 0 '"version":"' pawl list --version --json
 expect 0 'Exit codes' pawl help
 expect 0 'Exit codes' pawl --help
 expect 0 'Usage: pawl send' pawl help send
