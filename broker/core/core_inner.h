@@ -322,30 +322,28 @@ struct pawl_take {
 static inline struct pawl_core_message *pawl_core_message_at(const struct pawl_core *core,
                                                              uint32_t n)
 {
-    return pawl_pool_entry(&core->messages, n, sizeof(struct pawl_core_message),
-                           PAWL_MESSAGES_SHIFT);
+    return pawl_pool_entry(&core->messages, n, sizeof(struct pawl_core_message));
 }
 static inline struct pawl_core_queue *pawl_core_queue_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(&core->queues, n, sizeof(struct pawl_core_queue), PAWL_QUEUES_SHIFT);
+    return pawl_pool_entry(&core->queues, n, sizeof(struct pawl_core_queue));
 }
 static inline struct pawl_core_lease *pawl_core_lease_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(&core->leases, n, sizeof(struct pawl_core_lease), PAWL_LEASES_SHIFT);
+    return pawl_pool_entry(&core->leases, n, sizeof(struct pawl_core_lease));
 }
 static inline struct pawl_core_session *pawl_core_session_at(const struct pawl_core *core,
                                                              uint32_t n)
 {
-    return pawl_pool_entry(&core->sessions, n, sizeof(struct pawl_core_session),
-                           PAWL_SESSIONS_SHIFT);
+    return pawl_pool_entry(&core->sessions, n, sizeof(struct pawl_core_session));
 }
 static inline struct pawl_core_lane *pawl_core_lane_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(&core->lanes, n, sizeof(struct pawl_core_lane), PAWL_LANES_SHIFT);
+    return pawl_pool_entry(&core->lanes, n, sizeof(struct pawl_core_lane));
 }
 static inline struct pawl_core_waiter *pawl_core_waiter_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(&core->waiters, n, sizeof(struct pawl_core_waiter), PAWL_WAITERS_SHIFT);
+    return pawl_pool_entry(&core->waiters, n, sizeof(struct pawl_core_waiter));
 }
 static inline struct pawl_core_order *pawl_core_order_at(const struct pawl_core *core, uint32_t n)
 {

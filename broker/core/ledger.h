@@ -93,7 +93,7 @@ int pawl_core_ledger_start(struct pawl_core *core);
 
 static inline struct pawl_ledger_entry *pawl_ledger_at(const struct pawl_ledger *ledger, uint32_t n)
 {
-    return pawl_pool_entry(&ledger->pool, n, sizeof(struct pawl_ledger_entry), PAWL_LEDGER_SHIFT);
+    return pawl_pool_entry(&ledger->pool, n, sizeof(struct pawl_ledger_entry));
 }
 
 /* 0: none. An entry that is over may still be found: compare c. */

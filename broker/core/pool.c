@@ -34,28 +34,31 @@ int pawl_pool_init(struct pawl_pool *pool, struct pawl_budget *budget, uint32_t 
     pool->entry_bytes = entry_bytes;
     pool->chunk_shift = chunk_shift;
     pool->never_used = 1; /* 0 means none */
-    pool->chunks = pawl_budget_map(budget, PAWL_POOL_CHUNKS * sizeof *pool->chunks);
-    return pool->chunks ? 0 : -1;
+    pool->base = budget->map(budget->ctx, PAWL_POOL_CHUNKS * chunk_bytes(pool));
+    return pool->base ? 0 : -1;
 }
 
 void pawl_pool_fini(struct pawl_pool *pool)
 {
-    if (!pool->chunks)
+    if (!pool->base)
         return;
-    for (uint32_t i = 0; i < pool->chunk_count; i++)
-        pawl_budget_unmap(pool->budget, pool->chunks[i], chunk_bytes(pool));
-    pawl_budget_unmap(pool->budget, pool->chunks, PAWL_POOL_CHUNKS * sizeof *pool->chunks);
+    uint64_t charged = pool->chunk_count * (uint64_t)chunk_bytes(pool);
+    PAWL_ASSERT_REL(pool->budget->used, >=, charged);
+    pool->budget->used -= charged;
+    pool->budget->unmap(pool->budget->ctx, pool->base, PAWL_POOL_CHUNKS * chunk_bytes(pool));
     memset(pool, 0, sizeof *pool);
 }
 
+/* Nothing is mapped, only charged: the pages come as they are touched. */
 static bool grow(struct pawl_pool *pool)
 {
-    if (pool->chunk_count == PAWL_POOL_CHUNKS)
+    struct pawl_budget *budget = pool->budget;
+    size_t bytes = chunk_bytes(pool);
+    if (pool->chunk_count == PAWL_POOL_CHUNKS || bytes > budget->limit ||
+        budget->used > budget->limit - bytes)
         return false;
-    void *chunk = pawl_budget_map(pool->budget, chunk_bytes(pool));
-    if (!chunk)
-        return false;
-    pool->chunks[pool->chunk_count++] = chunk;
+    budget->used += bytes;
+    pool->chunk_count++;
     return true;
 }
 

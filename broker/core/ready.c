@@ -8,7 +8,7 @@
 
 static struct pawl_core_message *at(const struct pawl_pool *messages, uint32_t m)
 {
-    return pawl_pool_entry(messages, m, sizeof(struct pawl_core_message), PAWL_MESSAGES_SHIFT);
+    return pawl_pool_entry(messages, m, sizeof(struct pawl_core_message));
 }
 
 /* The smaller root becomes the parent; both have no siblings. */

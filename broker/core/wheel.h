@@ -56,7 +56,7 @@ bool pawl_timer_armed(const struct pawl_wheel *wheel, uint32_t timer);
 uint64_t pawl_timer_due(const struct pawl_wheel *wheel, uint32_t timer);
 static inline struct pawl_timer *pawl_timer_at(const struct pawl_wheel *wheel, uint32_t timer)
 {
-    return pawl_pool_entry(&wheel->timers, timer, sizeof(struct pawl_timer), PAWL_TIMERS_SHIFT);
+    return pawl_pool_entry(&wheel->timers, timer, sizeof(struct pawl_timer));
 }
 
 /* The next timer with due <= now, disarmed, or 0. Spends *budget, one for each timer that is moved

@@ -85,7 +85,9 @@ static void port_effect(void *ctx, const struct pawl_effect *effect)
 static void *port_memory_map(void *ctx, size_t bytes)
 {
     (void)ctx;
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    /* No reserve: the pools ask for the address space of all that they could ever hold. */
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
     if (p == MAP_FAILED)
         return NULL;
     (void)madvise(p, bytes, MADV_DONTDUMP); /* payloads stay out of core dumps (P9) */

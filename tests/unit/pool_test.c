@@ -17,7 +17,7 @@ static void a_pool_ends_at_its_budget_and_goes_on_after_a_give(void **state)
 {
     (void)state;
     struct test_budget b;
-    test_budget_init(&b, PAWL_POOL_CHUNKS * sizeof(void *) + 2 * 64 * 16);
+    test_budget_init(&b, 2 * 64 * 16);
     struct pawl_pool pool;
     assert_int_equal(pawl_pool_init(&pool, &b.budget, 64, 4), 0);
     uint32_t n[31];
