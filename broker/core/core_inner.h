@@ -347,7 +347,7 @@ static inline struct pawl_core_waiter *pawl_core_waiter_at(const struct pawl_cor
 }
 static inline struct pawl_core_order *pawl_core_order_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(&core->orders, n, sizeof(struct pawl_core_order), PAWL_ORDERS_SHIFT);
+    return pawl_pool_entry(&core->orders, n, sizeof(struct pawl_core_order));
 }
 static inline bool pawl_core_terminal(uint8_t state) { return state >= PAWL_STATE_ACKED; }
 static inline uint64_t pawl_core_new_id(struct pawl_core *core)
