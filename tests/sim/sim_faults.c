@@ -188,6 +188,14 @@ static struct sim_client *victim_at_work(struct sim *w)
     return c;
 }
 
+static uint32_t lanes_left(const struct sim_client *c)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < c->lane_count; i++)
+        left += c->lanes[i]->closed ? 0 : 1;
+    return left;
+}
+
 static void harm_clients(struct sim *w)
 {
     uint64_t now = pawl_io_sim_now(w->io);
@@ -212,7 +220,7 @@ static void harm_clients(struct sim *w)
         sim_fault_happened(w, SIM_BREACH);
         sim_client_breach(w, c);
     }
-    if (strikes(w, SIM_LANE_CLOSE) && (c = victim(w)) != NULL && c->lane_count > 1) {
+    if (strikes(w, SIM_LANE_CLOSE) && (c = victim(w)) != NULL && lanes_left(c) > 1) {
         struct sim_lane *lane = c->lanes[sim_below(w, c->lane_count)];
         if (!lane->closed) {
             sim_fault_happened(w, SIM_LANE_CLOSE);
