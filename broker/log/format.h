@@ -37,7 +37,7 @@ enum pawl_block_flag {
     PAWL_BLOCK_MARKER = 1, /* holds no records, vouches for what is before */
     PAWL_BLOCK_CLEAN = 2,  /* a marker, at a clean stop */
     PAWL_BLOCK_EPOCH = 4,  /* a marker, the first block of an opening */
-    PAWL_BLOCK_REUSED = 8  /* first of a segment whose slot held older blocks */
+    PAWL_BLOCK_REUSED = 8  /* first of a segment whose slot may hold older bytes */
 };
 
 struct pawl_block_rec {

@@ -40,7 +40,7 @@ enum pawl_slot_state { PAWL_SLOT_BLANK, PAWL_SLOT_READY, PAWL_SLOT_HOLDS };
 
 struct pawl_slot {
     uint64_t segment; /* HOLDS */
-    uint64_t zeroed;  /* BLANK: so much of it */
+    uint64_t zeroed;  /* so much of it, by this broker; 0 once it holds a block */
     uint32_t number;  /* in its name */
     int fd;           /* -1: not open */
     uint8_t state;

@@ -355,7 +355,7 @@ static int walk_segment(struct pawl_recovery *r, struct pawl_survey_slot *slot, 
 
 struct remains {
     uint64_t nonzero_end;          /* of any byte behind x */
-    uint64_t claim_end, valid_end; /* of what a page at x claims to be; of valid blocks in place */
+    uint64_t claim_end, valid_end; /* of what a torn page in place claims to be; of valid blocks */
 };
 
 /* One valid block found behind (or at) x, which is `offset` x of the newest segment. */
@@ -403,14 +403,15 @@ static int look_behind(struct pawl_recovery *r, struct pawl_survey_slot *slot,
         }
         if (verdict != PAWL_VERDICT_ZERO)
             remains->nonzero_end = at + step;
-        if (at == x_offset && verdict == PAWL_VERDICT_TORN) {
+        if (verdict == PAWL_VERDICT_TORN) {
             const uint8_t *page;
             error = pawl_reader_get(&r->reader, at, PAWL_LOG_PAGE, &page);
             if (error)
                 return cannot(r, "reading a segment", error);
             const struct pawl_block_rec *torn = (const void *)page;
-            if (torn->position == x)
-                remains->claim_end = x_offset + pawl_block_total(torn->used_bytes);
+            if (torn->position == start + at)
+                remains->claim_end =
+                    pawl_min_u64(at + pawl_block_total(torn->used_bytes), r->id.segment_bytes);
         }
     }
     return PAWL_LOG_OK;
@@ -430,7 +431,8 @@ static int decide_tail(struct pawl_recovery *r, struct pawl_survey_slot *slot,
         if (rc)
             return rc;
         /* In a slot filled with zeros any byte is of a block that was being written; in a reused
-         * one only what names this place is. */
+         * one only what names the place where it stands, be it behind x: of two that were under
+         * way together nothing may be left of the first. */
         if (r->reused ? remains.claim_end > 0 : remains.nonzero_end > 0)
             evidence |= PAWL_EV_REMAINS;
     }

@@ -48,7 +48,10 @@ bool pawl_slot_advance(struct pawl_log *log, uint64_t segment)
         close_slot(log, &log->slot[log->current]);
     struct pawl_slot *slot = &log->slot[log->next];
     PAWL_ASSERT(slot->fd >= 0 && slot->state != PAWL_SLOT_BLANK);
-    bool reused = slot->state == PAWL_SLOT_HOLDS;
+    /* Only what this broker filled is surely zeros: an earlier one may have begun a segment in a
+     * READY slot, and of its first block a crash may have kept any sectors but the first. */
+    bool reused = slot->zeroed != log->id.segment_bytes;
+    slot->zeroed = 0;
     slot->state = PAWL_SLOT_HOLDS;
     slot->segment = segment;
     log->current = log->next;

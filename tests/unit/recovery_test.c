@@ -608,6 +608,42 @@ static void blocks_behind_the_tail_are_judged_by_what_they_say(void **state)
     golden_fini(&g);
 }
 
+/* A first block in a filled slot, of which a crash kept any sectors but the first. The slot is
+ * taken for a new one, and what is left in it for no sign of a write that was under way. */
+static void remains_in_a_filled_slot_are_no_torn_tail(void **state)
+{
+    struct log_rig rig;
+    struct pawl_io *io = pawl_io_sim_create(9);
+    rig_init(&rig, io, PAWL_IO_SIM_DIR);
+    assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+    rig_settle(&rig);
+    rig_close(&rig);
+    uint64_t bytes;
+    uint8_t *p = pawl_io_sim_file(io, "000002.seg", &bytes);
+    assert_non_null(p);
+    memset(p + 16384, 'x', 8192);
+    assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+    while (pawl_log_newest_segment(rig.log) == 0)
+        assert_true(rig_fill(&rig, 1, 1000, 1));
+    rig_settle(&rig);
+    do {
+        pawl_log_mark(rig.log, true, rig.info.time_ns, rig.boot_ns, rig.options.wall_ns);
+        assert_true(rig_flush(&rig));
+        uint64_t in_segment = pawl_log_durable(rig.log) % rig.options.segment_bytes;
+        assert_true(in_segment <= 16384);
+        if (in_segment == 16384)
+            break;
+        assert_true(rig_fill(&rig, 1, 1000, 1));
+    } while (true);
+    rig_close(&rig);
+    assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+    assert_true(rig.info.clean);
+    assert_int_equal(rig.info.cut_bytes, 0);
+    assert_null(rig_missing(&rig, rig.acked));
+    rig_fini(&rig);
+    io->ops->destroy(io);
+}
+
 static void the_last_epoch_is_the_last_opening(void **state)
 {
     struct golden g;
@@ -700,6 +736,7 @@ int main(void)
         cmocka_unit_test(bytes_behind_a_segment_are_ignored),
         cmocka_unit_test(newer_version_is_refused_by_name),
         cmocka_unit_test(blocks_behind_the_tail_are_judged_by_what_they_say),
+        cmocka_unit_test(remains_in_a_filled_slot_are_no_torn_tail),
         cmocka_unit_test(the_last_epoch_is_the_last_opening),
         cmocka_unit_test(record_without_sense_is_damage),
         cmocka_unit_test(damage_names_file_offset_and_cure),
