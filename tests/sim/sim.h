@@ -105,10 +105,10 @@ struct sim_op {
     bool counted; /* in its queue's counters below */
     bool stale;   /* a queue that it names has been dropped since */
     struct sim_queue *queue;
-    struct sim_message *message;         /* SEND: the one it makes; else the one it names */
-    uint64_t index, time;                /* of the last take */
-    uint64_t first_index, first_crashes; /* of the first take */
-    uint64_t limits;                     /* 1 << enum pawl_limit that may be met at the last take */
+    struct sim_message *message; /* SEND: the one it makes; else the one it names */
+    uint64_t index, time;        /* of the last take */
+    uint64_t first_index, first_crashes, first_epoch; /* of the first take */
+    uint64_t limits; /* 1 << enum pawl_limit that may be met at the last take */
     /* the answer as it was last shown */
     int32_t result;
     uint64_t value, lsn;
@@ -406,6 +406,8 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
                            bool attached);
 void sim_model_session_back(struct sim *w, const struct sim_client *client);
 void sim_model_lane_gone(struct sim *w, struct sim_lane *lane);
+/* This lane is resumed: what its client has not read of it may be shown again. */
+void sim_model_lane_back(struct sim *w, const struct sim_lane *lane);
 void sim_model_crash(struct sim *w);
 void sim_model_stopped(struct sim *w); /* cleanly: all that was decided is on disk */
 void sim_model_restart(struct sim *w, bool same_boot);

@@ -85,6 +85,7 @@ void sim_lane_open(struct sim *w, struct sim_lane *lane)
     SIM_CHECK(w, lane->number == PAWL_LANE_NEW || lane->number == number, "lane %u resumed as %u",
               lane->number, number);
     lane->number = number;
+    sim_model_lane_back(w, lane);
 }
 
 /* The broker's side of it is gone; the client may come back with it. */
@@ -170,6 +171,7 @@ bool sim_lane_take(struct sim *w, struct sim_lane *lane)
     if (op->takes++ == 0) {
         op->first_index = w->index;
         op->first_crashes = w->crashes;
+        op->first_epoch = w->epoch;
         w->totals->operations++;
     }
     op->state = SIM_OP_TAKEN;

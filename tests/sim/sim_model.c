@@ -566,13 +566,14 @@ static void set_deadline(struct sim *w, struct sim_message *m, struct sim_way *w
 }
 
 /* A lease in force was shown: none of what would have followed its end has happened. */
-static void keep_leased(struct sim_message *m)
+static void keep_leased(struct sim *w, struct sim_message *m)
 {
     struct sim_set *set = sim_current(m);
     uint32_t count = 0;
     for (uint32_t j = 0; j < set->count; j++)
         if (set->ways[j].state == PAWL_STATE_LEASED)
             set->ways[count++] = set->ways[j];
+    SIM_CHECK(w, count > 0, "m%u: a lease that had ended was delivered again", m->number);
     set->count = count;
 }
 
@@ -728,7 +729,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             set_deadline(w, m, way, d);
         }
     if (d->deadline > 1)
-        keep_leased(m);
+        keep_leased(w, m);
     derive_again(w, m); /* one that was held up may be over at once */
     m->shown_handle = lane->handle;
     m->shown_end = lane->tail;
@@ -973,7 +974,9 @@ static void answer_purge(struct sim *w, struct sim_op *op, uint64_t value)
         struct sim_message *m = w->messages[i];
         if (m->gone || m->queue != op->queue || m->send->takes == 0)
             continue;
+        /* Decided before it was sent, or sent again, it has not met what that made. */
         bool before = m->send->first_index < op->first_index;
+        bool again = op->takes > 1 && m->send->index > op->first_index;
         for (uint32_t s = m->stand_count; s-- > 0;) {
             struct sim_set *set = &m->stands[s].set, kept = { 0 };
             if (s + 1 < m->stand_count && m->queue->options.mode != PAWL_DURABLE)
@@ -982,8 +985,7 @@ static void answer_purge(struct sim *w, struct sim_op *op, uint64_t value)
                 struct sim_way way = set->ways[j];
                 struct sim_pred *p = sim_pred_find(&way, op->number);
                 if (p != NULL && sim_rules_live(way.state)) {
-                    /* the answer may be an earlier decision's, made before it was sent again */
-                    if (!before || (op->takes > 1 && way.epoch == w->epoch))
+                    if (!before || (again && way.epoch >= op->first_epoch))
                         sim_set_add(w, &kept, &way);
                     sim_rules_purge(w, &way);
                 }
@@ -1357,6 +1359,23 @@ void sim_model_lane_gone(struct sim *w, struct sim_lane *lane)
         }
     }
     lane->reserve_count = 0;
+}
+
+void sim_model_lane_back(struct sim *w, const struct sim_lane *lane)
+{
+    for (uint32_t i = 0; i < w->active_count; i++) {
+        struct sim_message *m = w->active[i];
+        uint64_t read =
+            m->queue->options.mode == PAWL_DURABLE ? lane->grant_durable : lane->grant_relaxed;
+        for (uint32_t s = 0; s < m->stand_count; s++)
+            for (uint32_t j = 0; j < m->stands[s].set.count; j++) {
+                struct sim_way *way = &m->stands[s].set.ways[j];
+                /* its time begins anew when that is published */
+                if (way->state == PAWL_STATE_LEASED && way->lane == lane->uid &&
+                    way->reserve == 0 && way->grant > read)
+                    way->to = SIM_NEVER;
+            }
+    }
 }
 
 /* --- crash ----------------------------------------------------------------------------------- */

@@ -250,12 +250,13 @@ static bool keep_scanned(void *ctx, const struct sim_way *way)
 static bool may_be(const struct sim_message *m, const struct pawl_record *r)
 {
     bool over = sim_rules_terminal((uint8_t)r->state);
-    if (m->id != 0 || m->gone || m->priority != r->priority || (!over && m->body_bytes != r->bytes))
+    bool known = m->id != 0 && m->queue->options.mode == PAWL_DURABLE; /* others may get another */
+    if (known || m->gone || m->priority != r->priority || (!over && m->body_bytes != r->bytes))
         return false;
     const struct sim_set *set = &m->stands[m->stand_count - 1].set;
     for (uint32_t i = 0; i < set->count; i++)
-        if (set->ways[i].state != PAWL_STATE_NONE && set->ways[i].epoch == r->id >> 40 &&
-            (over || set->ways[i].wall == r->created_wall_ns))
+        if (set->ways[i].state != PAWL_STATE_NONE && set->ways[i].id == 0 &&
+            set->ways[i].epoch == r->id >> 40 && (over || set->ways[i].wall == r->created_wall_ns))
             return true;
     return false;
 }
@@ -271,8 +272,14 @@ static struct sim_message *scan_guess(struct sim *w, struct sim_op *op, const st
             found = op->queue->messages[i];
             count++;
         }
-    SIM_CHECK(w, count > 0, "scan of %s shows %" PRIx64 ", which nobody sent", op->queue->name,
-              r->id);
+    for (uint32_t i = 0; count == 0 && i < w->message_count; i++)
+        if (w->messages[i]->queue == op->queue && w->messages[i]->body_bytes == r->bytes)
+            sim_model_dump(w, w->messages[i]);
+    SIM_CHECK(w, count > 0,
+              "scan of %s shows %" PRIx64 " %s priority %u bytes %" PRIu64 " sent %" PRIu64
+              ", which nobody sent",
+              op->queue->name, r->id, pawl_state_name(r->state), r->priority, r->bytes,
+              r->created_wall_ns);
     if (count > 1 || sim_rules_terminal((uint8_t)r->state))
         return NULL;
     sim_model_learn(w, found, r->id);
