@@ -184,6 +184,42 @@ static bool copy_lane(struct pawl_core *core, uint32_t n, uint64_t *budget)
     return true;
 }
 
+/* What a dropped table still holds must not get a fact behind the drop. */
+static bool table_gone(const struct pawl_core *core, uint32_t table)
+{
+    return pawl_core_queue_at(core, table)->gone;
+}
+
+static bool copy_cell(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    uint32_t table = pawl_cell_at(core, n)->table;
+    if (table_gone(core, table)) {
+        /* Reservations hold on to their cells: they go first, and the cell with the sweep. */
+        pawl_core_home_set(core, PAWL_KIND_STATE, n, 0);
+        return true;
+    }
+    if (!fits(core, pawl_core_cell_fact_bytes(core, n), budget))
+        return false;
+#ifdef PAWL_BUG_STATE_NOT_COPIED
+    pawl_core_home_set(core, PAWL_KIND_STATE, n, 0);
+#else
+    pawl_core_cell_fact(core, n);
+#endif
+    return true;
+}
+
+static bool copy_reservation(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    if (table_gone(core, pawl_core_reservation_at(core, n)->table)) {
+        pawl_core_home_set(core, PAWL_KIND_RESERVATION, n, 0);
+        return true;
+    }
+    if (!fits(core, pawl_core_reservation_fact_bytes(core, n), budget))
+        return false;
+    pawl_core_reservation_fact(core, n);
+    return true;
+}
+
 static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t n, uint64_t *budget)
 {
     switch (kind) {
@@ -193,6 +229,10 @@ static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t 
         return copy_queue(core, n, budget);
     case PAWL_KIND_SESSION:
         return copy_session(core, n, budget);
+    case PAWL_KIND_STATE:
+        return copy_cell(core, n, budget);
+    case PAWL_KIND_RESERVATION:
+        return copy_reservation(core, n, budget);
     default:
         return copy_lane(core, n, budget);
     }

@@ -21,7 +21,10 @@ static int init(struct pawl_core *c)
         pawl_pool_init(&c->waiters, b, sizeof(struct pawl_core_waiter), PAWL_WAITERS_SHIFT) != 0 ||
         pawl_pool_init(&c->purges, b, sizeof(struct pawl_core_purge), 7) != 0 ||
         pawl_pool_init(&c->scans, b, sizeof(struct pawl_core_scan), 7) != 0 ||
-        pawl_pool_init(&c->orders, b, sizeof(struct pawl_core_order), PAWL_ORDERS_SHIFT) != 0)
+        pawl_pool_init(&c->orders, b, sizeof(struct pawl_core_order), PAWL_ORDERS_SHIFT) != 0 ||
+        pawl_pool_init(&c->cells, b, sizeof(struct pawl_cell), PAWL_CELLS_SHIFT) != 0 ||
+        pawl_pool_init(&c->reservations, b, sizeof(struct pawl_core_reservation),
+                       PAWL_RESERVATIONS_SHIFT) != 0)
         return -1;
     if (pawl_table_init(&c->messages_by_id, b, &c->messages, offsetof(struct pawl_core_message, id),
                         offsetof(struct pawl_core_message, chain)) != 0 ||
@@ -30,7 +33,10 @@ static int init(struct pawl_core *c)
         pawl_table_init(&c->sessions_by_id, b, &c->sessions, offsetof(struct pawl_core_session, id),
                         offsetof(struct pawl_core_session, chain)) != 0 ||
         pawl_table_init(&c->orders_by_id, b, &c->orders, offsetof(struct pawl_core_order, id),
-                        offsetof(struct pawl_core_order, chain)) != 0)
+                        offsetof(struct pawl_core_order, chain)) != 0 ||
+        pawl_table_init(&c->reservations_by_id, b, &c->reservations,
+                        offsetof(struct pawl_core_reservation, hash),
+                        offsetof(struct pawl_core_reservation, chain)) != 0)
         return -1;
     if (pawl_core_ledger_init(c) != 0)
         return -1;
@@ -76,6 +82,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_table_fini(&core->queues_by_id);
     pawl_table_fini(&core->sessions_by_id);
     pawl_table_fini(&core->orders_by_id);
+    pawl_table_fini(&core->reservations_by_id);
     pawl_pool_fini(&core->messages);
     pawl_pool_fini(&core->queues);
     pawl_pool_fini(&core->leases);
@@ -85,6 +92,8 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_pool_fini(&core->purges);
     pawl_pool_fini(&core->scans);
     pawl_pool_fini(&core->orders);
+    pawl_pool_fini(&core->cells);
+    pawl_pool_fini(&core->reservations);
     if (core->homes)
         port.memory_unmap(port.ctx, core->homes, PAWL_HOME_SLOTS * sizeof *core->homes);
     if (core->names)
@@ -136,6 +145,9 @@ static const uint16_t fixed_bytes[PAWL_CMD_TYPES] = {
     [PAWL_CMD_SCAN] = sizeof(struct pawl_cmd_scan),
     [PAWL_CMD_PEEK] = sizeof(struct pawl_cmd_message),
     [PAWL_CMD_METRICS] = sizeof(struct pawl_cmd_one),
+    [PAWL_CMD_STATE] = sizeof(struct pawl_cmd_state),
+    [PAWL_CMD_STATE_SCAN] = sizeof(struct pawl_cmd_state_scan),
+    [PAWL_CMD_RESERVE] = sizeof(struct pawl_cmd_reserve),
 };
 
 uint32_t pawl_core_fixed_bytes(uint16_t type)
@@ -146,7 +158,7 @@ uint32_t pawl_core_fixed_bytes(uint16_t type)
 static bool answers_with_data(uint16_t type)
 {
     return type == PAWL_CMD_QUEUE_STAT || type == PAWL_CMD_QUEUE_LIST || type == PAWL_CMD_SCAN ||
-           type == PAWL_CMD_PEEK || type == PAWL_CMD_METRICS;
+           type == PAWL_CMD_PEEK || type == PAWL_CMD_METRICS || type == PAWL_CMD_STATE_SCAN;
 }
 
 uint32_t pawl_core_answer_bytes(uint16_t type)
@@ -185,6 +197,9 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
         return first + sizeof(struct pawl_queue_rec) + PAWL_RECORD_HEAD;
     case PAWL_CMD_QUEUE_PURGE: /* a small queue in one go */
         return first + PURGE_ROOM;
+    case PAWL_CMD_STATE:
+    case PAWL_CMD_RESERVE:
+        return first + pawl_core_state_need(head);
     default:
         return 0;
     }
@@ -213,6 +228,8 @@ static bool variable_fits(const struct pawl_take *t)
         return c->text_bytes <= PAWL_REASON_BYTES_MAX && c->text_bytes <= t->variable_bytes &&
                t->variable_bytes - c->text_bytes < 8;
     }
+    if (t->type == PAWL_CMD_STATE || t->type == PAWL_CMD_STATE_SCAN || t->type == PAWL_CMD_RESERVE)
+        return pawl_core_state_fits(t->type, t->fixed, t->variable_bytes);
     return t->variable_bytes == 0;
 }
 
@@ -248,6 +265,13 @@ static void dispatch(struct pawl_take *t)
     case PAWL_CMD_PEEK:
     case PAWL_CMD_METRICS:
         pawl_core_query_take(t);
+        break;
+    case PAWL_CMD_STATE:
+    case PAWL_CMD_RESERVE:
+        pawl_core_state_take(t);
+        break;
+    case PAWL_CMD_STATE_SCAN:
+        pawl_core_state_scan_take(t);
         break;
     default:
         pawl_core_queue_take(t);
@@ -395,7 +419,7 @@ void pawl_core_clock(struct pawl_core *core, struct pawl_now now)
 bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget)
 {
     pawl_core_set_now(core, now);
-    while (pawl_core_has_room(core, PAWL_BACK_ROOM)) {
+    while (pawl_core_has_room(core, pawl_max_u64(PAWL_BACK_ROOM, PAWL_EXPIRE_ROOM))) {
         uint32_t timer = pawl_wheel_fire(&core->wheel, core->now.time, &budget);
         if (timer == 0)
             return pawl_wheel_behind(&core->wheel, core->now.time);
@@ -414,6 +438,12 @@ bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget
             break; /* pump comes next */
         case PAWL_TIMER_LEDGER:
             pawl_core_ledger_timer(core, t->owner);
+            break;
+        case PAWL_TIMER_RESERVATION:
+            pawl_core_reservation_timer(core, t->owner);
+            break;
+        case PAWL_TIMER_RESERVATIONS:
+            pawl_core_reservations_timer(core);
             break;
         default:
             pawl_core_queue_timer(core, t->owner);

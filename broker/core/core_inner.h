@@ -11,6 +11,7 @@
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
+ *   state.h    tables: cell.c (keys in order), state.c, reserve.c, state_scan.c
  *   effect.c   bytes of completions      inspect.c, query.c  stat, list, scan, peek, metrics
  *   verify.c   digest and invariants
  *
@@ -36,6 +37,7 @@
 #include "core/pool.h"
 #include "core/ready.h"
 #include "core/record.h"
+#include "core/state.h"
 #include "core/table.h"
 #include "core/wheel.h"
 #include "pawl.h"
@@ -57,7 +59,9 @@ enum pawl_core_timer {
     PAWL_TIMER_SESSION,
     PAWL_TIMER_QUEUE,
     PAWL_TIMER_AGAIN,
-    PAWL_TIMER_LEDGER
+    PAWL_TIMER_LEDGER,
+    PAWL_TIMER_RESERVATION,
+    PAWL_TIMER_RESERVATIONS
 };
 
 /* Kinds of objects with a home segment. */
@@ -67,6 +71,8 @@ enum pawl_core_kind {
     PAWL_KIND_SESSION,
     PAWL_KIND_LANE,
     PAWL_KIND_LEDGER,
+    PAWL_KIND_STATE,
+    PAWL_KIND_RESERVATION,
     PAWL_KINDS
 };
 
@@ -130,6 +136,11 @@ struct pawl_core_queue {
     uint32_t active_next;
     uint32_t timer; /* of the oldest tombstone */
     struct pawl_queue_counters counters;
+    /* of a table (state.h) */
+    uint32_t root; /* cell */
+    uint32_t keys, reservations;
+    uint32_t sweep_at; /* reservation where the sweep of a gone table has got to */
+    uint64_t state_bytes;
     char name[PAWL_NAME_BYTES_MAX + 1];
     struct pawl_queue_options options; /* as given */
 };
@@ -271,6 +282,8 @@ struct pawl_core {
     uint32_t void_queue; /* pool number where looking for them goes on */
     struct pawl_pool messages, queues, leases, sessions, lanes, waiters, purges, scans, orders;
     struct pawl_table messages_by_id, queues_by_id, sessions_by_id, orders_by_id;
+    struct pawl_pool cells, reservations;
+    struct pawl_table reservations_by_id;
     struct pawl_payload payload;
     struct pawl_ledger ledger;
     struct pawl_wheel wheel;
@@ -283,6 +296,8 @@ struct pawl_core {
     uint32_t scans_first, scans_last;
     uint64_t *scan_ids;
     struct pawl_core_kept kept;
+    uint32_t finished_first, finished_last; /* reservations that are over, oldest first */
+    uint32_t forget;                        /* timer of the first of them */
     uint32_t again;    /* timer: work in pieces that waits for nothing goes on next turn */
     uint32_t sweeping; /* gone queues that still hold something */
     uint64_t live;
@@ -513,7 +528,11 @@ bool pawl_core_queue_allows(const struct pawl_core *core, const struct pawl_core
                             uint32_t uid, uint32_t gid, uint32_t right);
 bool pawl_core_queue_admin(const struct pawl_core *core, const struct pawl_core_queue *q,
                            uint32_t uid);
-/* The queue of a command, checked for the right; or *result. */
+/* The queue or table with this id, checked for the right; or *result. */
+struct pawl_core_queue *pawl_core_queue_of(const struct pawl_core *core,
+                                           const struct pawl_core_peer *peer, uint64_t id,
+                                           uint32_t right, int *result);
+/* The queue of a command; a table is E_NOT_SUPPORTED. */
 struct pawl_core_queue *pawl_core_queue_for(struct pawl_take *t, uint64_t id, uint32_t right,
                                             int *result);
 static inline bool pawl_core_queue_logged(const struct pawl_core_queue *q)

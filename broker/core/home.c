@@ -17,6 +17,10 @@ struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core
         return &pawl_core_session_at(core, n)->home;
     case PAWL_KIND_LEDGER:
         return &pawl_ledger_at(&core->ledger, n)->home;
+    case PAWL_KIND_STATE:
+        return &pawl_cell_at(core, n)->home;
+    case PAWL_KIND_RESERVATION:
+        return &pawl_core_reservation_at(core, n)->home;
     default:
         return &pawl_core_lane_at(core, n)->home;
     }

@@ -243,7 +243,8 @@ static uint32_t sweep_queue(struct pawl_core *core, struct pawl_core_queue *q, u
         budget--;
         pawl_core_sweep_message(core, q, n);
     }
-    if (budget > 0 && !q->active && q->purging == 0) {
+    bool empty = pawl_core_state_sweep(core, q, &budget);
+    if (empty && budget > 0 && !q->active && q->purging == 0) {
         q->sweeping = false;
         core->sweeping--;
         free_if_done(core, q);

@@ -56,6 +56,10 @@ static void fill_stat(const struct pawl_core *core, const struct pawl_core_queue
     s->dead = q->dead.count;
     s->done = q->done.count;
     s->bytes = q->bytes;
+    if (q->options.mode == PAWL_TABLE) {
+        s->ready = q->keys;
+        s->bytes = q->state_bytes;
+    }
     s->sent = q->counters.sent;
     s->delivered = q->counters.delivered;
     s->acked = q->counters.acked;

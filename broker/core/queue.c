@@ -106,7 +106,8 @@ void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_qu
     q->retention_ns = o->done_retention_ns ? o->done_retention_ns : PAWL_RETENTION_NS_DEFAULT;
     q->messages_max = o->max_messages ? o->max_messages : UINT64_MAX;
     q->bytes_max = o->max_bytes ? o->max_bytes : UINT64_MAX;
-    q->message_bytes_max = o->max_message_bytes ? o->max_message_bytes : PAWL_MESSAGE_BYTES_DEFAULT;
+    uint32_t most = o->mode == PAWL_TABLE ? PAWL_STATE_BYTES_MAX : PAWL_MESSAGE_BYTES_DEFAULT;
+    q->message_bytes_max = o->max_message_bytes ? o->max_message_bytes : most;
     q->inflight_max = o->max_inflight ? o->max_inflight : INFLIGHT_DEFAULT;
     q->failed_max = o->max_failed == PAWL_KEEP ? FAILED_MAX_DEFAULT : o->max_failed;
     q->crashed_max = o->max_crashed == PAWL_KEEP ? CRASHED_MAX_DEFAULT : o->max_crashed;
@@ -137,8 +138,17 @@ bool pawl_core_queue_allows(const struct pawl_core *core, const struct pawl_core
 struct pawl_core_queue *pawl_core_queue_for(struct pawl_take *t, uint64_t id, uint32_t right,
                                             int *result)
 {
-    const struct pawl_core *core = t->core;
-    const struct pawl_core_peer *peer = &t->session->peer;
+    struct pawl_core_queue *q = pawl_core_queue_of(t->core, &t->session->peer, id, right, result);
+    if (!q || q->options.mode != PAWL_TABLE)
+        return q;
+    *result = PAWL_E_NOT_SUPPORTED;
+    return NULL;
+}
+
+struct pawl_core_queue *pawl_core_queue_of(const struct pawl_core *core,
+                                           const struct pawl_core_peer *peer, uint64_t id,
+                                           uint32_t right, int *result)
+{
     uint32_t n = id ? pawl_table_find(&core->queues_by_id, id) : 0;
     if (n == 0) {
         *result = pawl_core_id_given(core, id) ? PAWL_E_QUEUE_GONE : PAWL_E_NOT_FOUND;
@@ -386,6 +396,11 @@ void pawl_core_queue_take(struct pawl_take *t)
     }
     if (!pawl_core_queue_admin(core, q, t->session->peer.uid)) {
         refuse(t, PAWL_E_PERM, 0);
+        return;
+    }
+    if (q->options.mode == PAWL_TABLE &&
+        (t->type == PAWL_CMD_QUEUE_PURGE || t->type == PAWL_CMD_QUEUE_PAUSE)) {
+        refuse(t, PAWL_E_NOT_SUPPORTED, 0);
         return;
     }
     struct pawl_queue_rec r;

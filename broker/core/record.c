@@ -20,6 +20,8 @@ static const uint16_t fixed_bytes[] = {
     [PAWL_RECORD_RESTORE] = sizeof(struct pawl_restore_rec),
     [PAWL_RECORD_PURGE] = sizeof(struct pawl_purge_rec),
     [PAWL_RECORD_MESSAGE] = sizeof(struct pawl_message_rec),
+    [PAWL_RECORD_STATE] = sizeof(struct pawl_state_rec),
+    [PAWL_RECORD_RESERVATION] = sizeof(struct pawl_reservation_rec),
 };
 
 static bool terminal(uint8_t state)
@@ -56,7 +58,8 @@ static bool lane_fits(const struct pawl_record_view *v)
 static bool queue_fits(const struct pawl_queue_rec *r)
 {
     const struct pawl_queue_options *o = &r->options;
-    return op_fits(&r->op) && r->id != 0 && pawl_name_valid(r->name) && o->mode <= PAWL_MEMORY &&
+    return op_fits(&r->op) && r->id != 0 && pawl_name_valid(r->name) &&
+           (o->mode <= PAWL_MEMORY || o->mode == PAWL_TABLE) &&
            o->retry_count <= PAWL_RETRY_STEPS_MAX &&
            (o->dead_forward[0] == 0 || pawl_name_valid(o->dead_forward)) &&
            o->max_message_bytes <= PAWL_MESSAGE_BYTES_MAX;
@@ -70,6 +73,26 @@ static bool message_fits(const struct pawl_record_view *v)
            r->dead_reason <= PAWL_DEAD_REJECTED &&
            (r->state != PAWL_STATE_LEASED || (r->leased && r->grant != 0)) &&
            v->rest_bytes == pawl_record_message_payload(r) + r->reason_bytes;
+}
+
+static bool state_fits(const struct pawl_record_view *v)
+{
+    const struct pawl_state_rec *r = &v->state;
+    return op_fits(&r->op) && r->table != 0 && r->key_bytes != 0 && r->kind <= PAWL_VALUE_NUMBER &&
+           r->op.extra <= PAWL_STATE_BYTES_MAX &&
+           (r->kind == PAWL_VALUE_BYTES || r->op.extra == 0) &&
+           v->rest_bytes == r->key_bytes + r->op.extra;
+}
+
+static bool reservation_fits(const struct pawl_record_view *v)
+{
+    const struct pawl_reservation_rec *r = &v->reservation;
+    bool copy = r->op.extra & PAWL_RECORD_COPY;
+    bool open = r->state == PAWL_RESERVATION_OPEN;
+    return op_fits(&r->op) && r->table != 0 && r->state >= PAWL_RESERVATION_OPEN &&
+           r->state <= PAWL_RESERVATION_EXPIRED && r->amount != 0 && r->amount <= INT64_MAX &&
+           r->posted <= r->amount && (r->key_bytes == 0) == (copy && !open) &&
+           v->rest_bytes == r->key_bytes;
 }
 
 static bool fits(const struct pawl_record_view *v)
@@ -108,6 +131,10 @@ static bool fits(const struct pawl_record_view *v)
                v->rest_bytes == v->op.extra * sizeof(uint64_t);
     case PAWL_RECORD_MESSAGE:
         return message_fits(v);
+    case PAWL_RECORD_STATE:
+        return state_fits(v);
+    case PAWL_RECORD_RESERVATION:
+        return reservation_fits(v);
     default:
         return false;
     }

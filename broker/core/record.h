@@ -21,6 +21,9 @@
  *   RESTORE      40                     dead -> ready
  *   PURGE        48 + 8 a message
  *   MESSAGE      128 [+ 8] + payload + reason   fact: a message that is not terminal
+ *   STATE        88 + key + value    fact, and decision of put, add, delete of a key of a table
+ *   RESERVATION  128 + key           fact, and decision of reserve, post, void, expiry: with the
+ *                                    number that it is taken from
  *
  * Those made by a command of a lane begin with struct pawl_op_rec: {session, lane, seq} is the
  * identity of the operation and `open` says which older ones the window may forget. session 0: not
@@ -49,6 +52,8 @@ enum pawl_record_type {
     PAWL_RECORD_RESTORE = 10,
     PAWL_RECORD_PURGE = 11,
     PAWL_RECORD_MESSAGE = 12,
+    PAWL_RECORD_STATE = 16,
+    PAWL_RECORD_RESERVATION = 17,
 };
 
 struct pawl_op_rec {
@@ -221,7 +226,40 @@ struct pawl_message_rec {
     uint8_t reserved[7];
 };
 
+/* A number of a table: available + reserved + posted = granted. */
+struct pawl_counts {
+    int64_t available, reserved, posted, granted;
+};
+
+/* Then: key, value (op.extra bytes). */
+struct pawl_state_rec {
+    struct pawl_op_rec op; /* extra: value bytes */
+    uint64_t table, version;
+    uint64_t result;           /* value of the answer, for the window */
+    struct pawl_counts counts; /* NUMBER; else zero */
+    uint8_t kind;              /* enum pawl_value_kind; NONE: deleted */
+    uint8_t key_bytes;
+    uint8_t reserved[6];
+};
+
+/* Then: key; none in a COPY of a finished one. */
+struct pawl_reservation_rec {
+    struct pawl_op_rec op; /* extra: PAWL_RECORD_COPY: says nothing of the cell */
+    uint64_t table;
+    uint8_t id[16];
+    uint64_t version;          /* of the cell, from now on */
+    struct pawl_counts counts; /* of the cell, from now on */
+    uint64_t amount, posted;
+    uint64_t end; /* pawl time; OPEN: of expiry, 0 none; else of forgetting */
+    uint64_t key_hash;
+    uint8_t state; /* enum pawl_reservation_state */
+    uint8_t key_bytes;
+    uint8_t reserved[6];
+};
+
 _Static_assert(sizeof(struct pawl_op_rec) == 24, "no gaps");
+_Static_assert(sizeof(struct pawl_state_rec) == 88, "no gaps");
+_Static_assert(sizeof(struct pawl_reservation_rec) == 128, "no gaps");
 _Static_assert(sizeof(struct pawl_session_rec) == 120, "no gaps");
 _Static_assert(sizeof(struct pawl_lane_rec) == 40, "no gaps");
 _Static_assert(sizeof(struct pawl_window_rec) == 32, "no gaps");
@@ -257,6 +295,8 @@ struct pawl_record_view {
         struct pawl_restore_rec restore;
         struct pawl_purge_rec purge;
         struct pawl_message_rec message;
+        struct pawl_state_rec state;
+        struct pawl_reservation_rec reservation;
     };
     const uint8_t *rest;
     uint32_t rest_bytes;

@@ -325,6 +325,12 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
     case PAWL_RECORD_PURGE:
         rc = purge(core, &v, lsn);
         break;
+    case PAWL_RECORD_STATE:
+        rc = pawl_core_state_replay(core, &v, lsn);
+        break;
+    case PAWL_RECORD_RESERVATION:
+        rc = pawl_core_reservation_replay(core, &v, lsn);
+        break;
     default:
         rc = fact(core, &v, lsn);
         break;
@@ -341,7 +347,7 @@ static int resolve(struct pawl_core *core)
         struct pawl_core_queue *q = pawl_core_queue_at(core, n);
         if (q->number != n || q->known)
             continue;
-        if (pawl_core_queue_live(q) != 0)
+        if (pawl_core_queue_live(q) != 0 || q->root != 0 || q->reservations != 0)
             return -1;
         pawl_core_queue_drop_placeholder(core, q); /* dropped long ago, tombstones and all */
     }
@@ -456,7 +462,7 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
     if (core->again == 0)
         return -1;
     arm_messages(core);
-    if (pawl_core_ledger_start(core) != 0)
+    if (pawl_core_ledger_start(core) != 0 || pawl_core_state_start(core) != 0)
         return -1;
     for (uint32_t n = 1; n < core->queues.never_used; n++)
         if (pawl_core_queue_at(core, n)->number == n)

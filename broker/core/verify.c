@@ -122,7 +122,7 @@ uint64_t pawl_core_digest(const struct pawl_core *core)
         if (e->kind != PAWL_LEDGER_NONE && e->home.segment)
             sum += digest_entry(core, e);
     }
-    return sum;
+    return sum + pawl_core_state_digest(core);
 }
 
 /* --- invariants ------------------------------------------------------------------------------ */
@@ -291,6 +291,7 @@ void pawl_core_verify(const struct pawl_core *core)
     r.live += verify_ledger(core);
     verify_orders(core, &r);
     PAWL_ASSERT_REL(r.in_ready + r.behind, ==, r.ready);
+    r.live += pawl_core_state_verify(core);
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
     PAWL_ASSERT_REL(r.messages, ==, in_queues);
     PAWL_ASSERT_REL(r.done, ==, done);

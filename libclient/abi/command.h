@@ -50,6 +50,9 @@ enum pawl_cmd_type {
     PAWL_CMD_PEEK = 24, /* struct pawl_cmd_message; data = bytes at offset; value = all bytes */
     PAWL_CMD_METRICS =
         25, /* struct pawl_cmd_one: value = offset; data = text from there, value = all */
+    PAWL_CMD_STATE = 28,      /* struct pawl_cmd_state: a write or an assertion */
+    PAWL_CMD_STATE_SCAN = 29, /* struct pawl_cmd_state_scan: reads; each answers with data */
+    PAWL_CMD_RESERVE = 30,    /* struct pawl_cmd_reserve: reserve, post, void */
     PAWL_CMD_TYPES
 };
 
@@ -136,6 +139,94 @@ struct pawl_cmd_queue {
     struct pawl_queue_options options;
 };
 
+/* --- tables: broker/core/state.h says what each does ----------------------------------------- */
+
+enum pawl_table_op {
+    PAWL_TABLE_PUT = 1,        /* value; OK: value = the new version */
+    PAWL_TABLE_DELETE = 2,     /* OK, or OK_MISSING */
+    PAWL_TABLE_ADD = 3,        /* number is added; OK: value = the number now */
+    PAWL_TABLE_IS_VERSION = 4, /* assertions; of IS_VERSION `expect` is the version, 0: absent */
+    PAWL_TABLE_EXISTS = 5,
+    PAWL_TABLE_ABSENT = 6,
+    PAWL_TABLE_GE = 7, /* it is a number, and at least `number` */
+    PAWL_TABLE_OPS
+};
+
+/* pawl_cmd_state.flags */
+#define PAWL_TABLE_AS_NUMBER 1u /* PUT: the value is 8 bytes, a number */
+
+/* Variable part, without gaps: key, value; then zeros up to a multiple of 8. */
+struct pawl_cmd_state {
+    struct pawl_cmd head;
+    uint64_t table;
+    uint64_t expect;      /* PUT, DELETE, ADD: version that the key must have; 0: must be absent;
+                             UINT64_MAX: any */
+    int64_t number;       /* ADD, GE */
+    int64_t min, max;     /* ADD: bounds of the result; INT64_MIN, INT64_MAX: none */
+    uint32_t value_bytes; /* PUT */
+    uint8_t op;           /* enum pawl_table_op */
+    uint8_t key_bytes;    /* 1..255 */
+    uint16_t flags;
+};
+
+enum pawl_table_scan_op {
+    PAWL_TABLE_GET = 1,  /* key; data = struct pawl_state_data + value from offset; value = version;
+                            OK_MISSING without data */
+    PAWL_TABLE_PAGE = 2, /* key = prefix; data = row of struct pawl_state_data + key, each filled up
+                            to a multiple of 8; value = their number */
+    PAWL_TABLE_RESERVATION = 3, /* key = id; data = struct pawl_reservation_data */
+    PAWL_TABLE_SCAN_OPS
+};
+
+/* Variable part: key or prefix, then (PAGE) the key after which to go on; zeros up to 8. */
+struct pawl_cmd_state_scan {
+    struct pawl_cmd head;
+    uint64_t table;
+    uint64_t version; /* GET: a later part; E_CONFLICT when it is another by now. 0: any */
+    uint32_t offset;  /* GET */
+    uint32_t max;     /* PAGE: 1..1,024 */
+    uint8_t op;       /* enum pawl_table_scan_op */
+    uint8_t key_bytes;
+    uint8_t after_bytes;
+    uint8_t reserved[5];
+};
+
+struct pawl_state_data {
+    uint64_t version;
+    int64_t number, reserved, posted; /* of a number */
+    uint32_t value_bytes;             /* all of it; 8 of a number, which has no bytes here */
+    uint8_t kind;                     /* enum pawl_value_kind */
+    uint8_t key_bytes;                /* PAGE */
+    uint16_t zero;
+};
+
+enum pawl_reserve_op {
+    PAWL_RESERVE_TAKE = 1, /* key; OK: value = what is left */
+    PAWL_RESERVE_POST = 2, /* amount 0: all */
+    PAWL_RESERVE_VOID = 3,
+    PAWL_RESERVE_OPS
+};
+
+struct pawl_cmd_reserve {
+    struct pawl_cmd head;
+    uint64_t table;
+    uint8_t id[16];
+    uint64_t amount; /* TAKE: 1..INT64_MAX */
+    uint64_t ttl_ns; /* TAKE; 0: no end */
+    uint8_t op;      /* enum pawl_reserve_op */
+    uint8_t key_bytes;
+    uint8_t reserved[6];
+    /* TAKE: key, zeros up to a multiple of 8 */
+};
+
+struct pawl_reservation_data {
+    uint64_t amount, posted;
+    uint64_t left_ns; /* OPEN: until it expires, 0 for no end; else until it is forgotten */
+    uint32_t state;   /* enum pawl_reservation_state */
+    uint32_t key_bytes;
+    uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* of an open one */
+};
+
 /* Larger than any command that the largest message allows. */
 #define PAWL_CMD_BYTES_MAX (PAWL_MESSAGE_BYTES_MAX + PAWL_HEADERS_BYTES_MAX + 1024u)
 
@@ -153,6 +244,7 @@ enum pawl_limit {
     PAWL_LIMIT_LANES,
     PAWL_LIMIT_UID,
     PAWL_LIMIT_LEDGER,
+    PAWL_LIMIT_RESERVATIONS,
 };
 
 /* What `value` of an answer holds:
@@ -160,7 +252,8 @@ enum pawl_limit {
  * count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT: enum pawl_limit · E_STATE: enum pawl_state E_LEASE_LOST:
  * pid of the holder, 0 if nobody holds it · E_ALREADY_ACKED: pid that acked E_TOO_BIG: the limit in
  * bytes; of a RECEIVE: ring bytes that the next delivery needs (the library opens a larger lane and
- * asks again) · else 0 */
+ * asks again) · STATE, RESERVE: as said with them; E_PRECONDITION: the version or number found;
+ * E_RES_...: what was posted or is left · else 0 */
 
 /* --- completions ----------------------------------------------------------------------------- */
 
@@ -228,6 +321,11 @@ _Static_assert(sizeof(struct pawl_cmd_settle) == 72, "layout");
 _Static_assert(sizeof(struct pawl_cmd_message) == 64, "layout");
 _Static_assert(sizeof(struct pawl_cmd_one) == 40, "layout");
 _Static_assert(sizeof(struct pawl_cmd_scan) == 56, "layout");
+_Static_assert(sizeof(struct pawl_cmd_state) == 80, "layout");
+_Static_assert(sizeof(struct pawl_cmd_state_scan) == 64, "layout");
+_Static_assert(sizeof(struct pawl_cmd_reserve) == 80, "layout");
+_Static_assert(sizeof(struct pawl_state_data) == 40, "layout");
+_Static_assert(sizeof(struct pawl_reservation_data) == 288, "layout");
 _Static_assert(sizeof(struct pawl_comp_answer) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_data) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_delivery) == 96, "layout");

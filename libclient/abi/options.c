@@ -32,7 +32,7 @@ static const struct range {
     uint64_t min, max;
     const char *text;
 } ranges[] = {
-    { AT(mode), false, 0, 0, PAWL_DIRECT, "mode is none of enum pawl_mode" },
+    { AT(mode), false, 0, 0, PAWL_TABLE, "mode is none of enum pawl_mode" },
     { AT(flags), false, 0, 0, PAWL_QUEUE_ORDERED, "flags holds an unknown bit" },
     { AT(retry_count), false, 0, 0, PAWL_RETRY_STEPS_MAX, "retry_count is at most 64" },
     { AT(lease_ns), true, 0, PAWL_LEASE_NS_MIN, PAWL_LEASE_NS_MAX,

@@ -60,6 +60,8 @@ extern "C" {
 #define PAWL_RETRY_STEPS_MAX 64u
 #define PAWL_REASON_BYTES_MAX 255u
 #define PAWL_RESULT_BYTES_MAX 4096u
+#define PAWL_STATE_BYTES_MAX 65536u /* the value of one key of a table */
+#define PAWL_STATE_PAGE_MAX 1024u   /* keys of one scan */
 
 /* The closed list of results. X(name, value, outcome, advice, text) */
 #define PAWL_RESULTS(X)                                                                            \
@@ -81,6 +83,13 @@ extern "C" {
     X(E_HOLD_CAP, -16, NOT_APPLIED, PERMANENT, "the lease has been held as long as it may be")     \
     X(E_KEY_MISMATCH, -17, NOT_APPLIED, PERMANENT, "the key was used with another payload")        \
     X(E_IDEM_MISMATCH, -18, NOT_APPLIED, PERMANENT, "the key was used with other parameters")      \
+    X(E_RES_ALREADY_POSTED, -19, NOT_APPLIED, PERMANENT, "the reservation was posted")             \
+    X(E_RES_ALREADY_VOIDED, -20, NOT_APPLIED, PERMANENT, "the reservation was voided")             \
+    X(E_RES_EXPIRED, -21, NOT_APPLIED, PERMANENT, "the time of the reservation is over")           \
+    X(E_RES_NOT_FOUND, -22, NOT_APPLIED, PERMANENT, "no such reservation, or long over")           \
+    X(E_RES_DIFFERENT_AMOUNT, -23, NOT_APPLIED, PERMANENT,                                         \
+      "the reservation has another amount or key")                                                 \
+    X(E_RES_SHORT, -24, NOT_APPLIED, PERMANENT, "too little is left to reserve")                   \
     X(E_INVALID, -30, NOT_APPLIED, PERMANENT, "an argument is out of its range")                   \
     X(E_TOO_BIG, -31, NOT_APPLIED, PERMANENT, "larger than the limit")                             \
     X(E_PERM, -32, NOT_APPLIED, PERMANENT, "no right to do this")                                  \
@@ -185,7 +194,13 @@ PAWL_API PAWL_CHECK int pawl_info(struct pawl *lane, struct pawl_broker_info *ou
 
 /* --- queues ---------------------------------------------------------------------------------- */
 
-enum pawl_mode { PAWL_DURABLE = 0, PAWL_RELAXED = 1, PAWL_MEMORY = 2, PAWL_DIRECT = 3 };
+enum pawl_mode {
+    PAWL_DURABLE = 0,
+    PAWL_RELAXED = 1,
+    PAWL_MEMORY = 2,
+    PAWL_DIRECT = 3,
+    PAWL_TABLE = 4 /* a table of state: pawl_table_create() */
+};
 
 #define PAWL_UNLIMITED UINT64_MAX
 #define PAWL_KEEP UINT32_MAX /* owner, group, perm: leave as it is (default at create) */
@@ -452,6 +467,22 @@ PAWL_API PAWL_CHECK int pawl_restore(struct pawl *lane, const char *queue, uint6
 /* Counters and gauges of the broker as "name value\n" text. Copies up to bytes, NUL-terminated;
  * returns the full length or a negative result. */
 PAWL_API PAWL_CHECK int pawl_metrics(struct pawl *lane, char *text, size_t bytes);
+
+/* --- tables ---------------------------------------------------------------------------------- */
+
+/* A table holds keys (1..255 bytes, any) with a value each: up to 64 KiB of bytes, or a number.
+ * Tables share the names, rights (read 4, write 2, query 1), limits (max_messages: keys; max_bytes:
+ * of keys and values; max_message_bytes: of a value) and calls of queues: pawl_queue_alter, _stat,
+ * _list and _drop take them too. Messages go to queues only: PAWL_E_NOT_SUPPORTED. */
+
+enum pawl_value_kind { PAWL_VALUE_NONE, PAWL_VALUE_BYTES, PAWL_VALUE_NUMBER };
+enum pawl_reservation_state {
+    PAWL_RESERVATION_NONE,
+    PAWL_RESERVATION_OPEN,
+    PAWL_RESERVATION_POSTED,
+    PAWL_RESERVATION_VOIDED,
+    PAWL_RESERVATION_EXPIRED
+};
 
 /* --- asynchronous ---------------------------------------------------------------------------- */
 

@@ -101,7 +101,7 @@ static void names_and_options_are_checked(void **state)
             expected = PAWL_E_NOT_SUPPORTED;
             break;
         case 1:
-            o.mode = 4;
+            o.mode = 5;
             break;
         case 2:
             o.retry_count = 65;

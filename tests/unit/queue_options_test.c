@@ -50,7 +50,7 @@ static void numbers_have_their_ranges(void **state)
         { "max_failed", &o.max_failed, UINT16_MAX },
         { "max_crashed", &o.max_crashed, UINT8_MAX },
         { "perm", &o.perm, 0777 },
-        { "mode", &o.mode, PAWL_DIRECT },
+        { "mode", &o.mode, PAWL_TABLE },
         { "retry_count", &o.retry_count, PAWL_RETRY_STEPS_MAX },
     };
     for (size_t i = 0; i < PAWL_COUNT(narrow); i++) {
