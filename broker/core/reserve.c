@@ -14,7 +14,7 @@
 
 struct pawl_core_reservation *pawl_core_reservation_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(\& core->reservations, n, sizeof(struct pawl_core_reservation));
+    return pawl_pool_entry(&core->reservations, n, sizeof(struct pawl_core_reservation));
 }
 
 /* --- index ----------------------------------------------------------------------------------- */

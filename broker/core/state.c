@@ -15,7 +15,7 @@ struct step {
 
 struct pawl_cell *pawl_cell_at(const struct pawl_core *core, uint32_t n)
 {
-    return pawl_pool_entry(\& core->cells, n, sizeof(struct pawl_cell));
+    return pawl_pool_entry(&core->cells, n, sizeof(struct pawl_cell));
 }
 
 bool pawl_core_counts_hold(const struct pawl_counts *c)
