@@ -249,18 +249,22 @@ static int done_with(struct cli *cli, int result, const struct pawl_queue_option
 int cli_create(struct cli *cli)
 {
     struct typed t = { 0 };
+    bool ordered = false;
     const struct cli_option options[] = {
         { "mode", CLI_TEXT, &t.mode, "M",
           "durable (default): on disk before a send returns\n"
           "relaxed: a crash may take the last 10ms\n"
           "memory: empty after the broker stops",
           NULL },
+        { "ordered", CLI_FLAG, &ordered, NULL,
+          "one message at a time, in order, of those without\nan ordering key", NULL },
         QUEUE_OPTIONS(t),
     };
     int rc = cli_args(cli, options, sizeof options / sizeof options[0], 1, 1);
     if (rc != CLI_GO)
         return rc;
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
+    o.flags = ordered ? PAWL_QUEUE_ORDERED : 0;
     rc = take_all(cli, &t, &o);
     if (rc == CLI_GO)
         rc = cli_attach(cli, NULL);

@@ -76,6 +76,7 @@ static json_t *options_json(const struct pawl_queue_options *o)
     for (uint32_t i = 0; i < o->retry_count && i < PAWL_RETRY_STEPS_MAX; i++)
         json_array_append_new(retry, json_integer((json_int_t)o->retry_ns[i]));
     json_object_set_new(j, "mode", json_string(cli_mode_name(o->mode)));
+    json_object_set_new(j, "ordered", json_boolean(o->flags & PAWL_QUEUE_ORDERED));
     cli_json_number(j, "lease_ns", o->lease_ns);
     cli_json_number(j, "max_hold_ns", o->max_hold_ns);
     json_limit(j, "ttl_ns", o->ttl_ns);
@@ -257,6 +258,7 @@ static void print_stat(struct cli *cli, const struct pawl_queue_stat *s)
     };
     line("queue", "%s", s->name);
     line("mode", "%s", cli_mode_name(s->options.mode));
+    line("ordered", "%s", s->options.flags & PAWL_QUEUE_ORDERED ? "yes" : "no");
     line("paused", "%s", s->paused ? "yes" : "no");
     for (size_t i = 0; i < PAWL_COUNT(counts); i++)
         if (cli->out_terminal)

@@ -279,7 +279,8 @@ struct pawl_header {
 struct pawl_send_options {
     size_t size;
     const void *key;          /* dedup key, 1..255 bytes; NULL: none */
-    const void *ordering_key; /* one message of a key at a time; NULL: none */
+    const void *ordering_key; /* one message of a key at a time, in order; NULL: none, unless the
+                                 queue is PAWL_QUEUE_ORDERED */
     uint32_t key_bytes, ordering_key_bytes;
     uint64_t delay_ns;   /* 0..10 y */
     uint64_t at_wall_ns; /* instead of delay_ns; becomes a delay when it is decided */

@@ -462,8 +462,8 @@ struct core_delivery core_delivered(struct core_client *c)
         e->seen = r.there = true;
         memcpy(&r.d, e->bytes, sizeof r.d);
         CHECK(r.d.type == PAWL_COMP_DELIVERY && r.d.bytes == e->effect.bytes);
-        uint32_t before = (uint32_t)sizeof r.d + r.d.key_bytes + r.d.ordering_key_bytes +
-                          r.d.headers_bytes;
+        uint32_t before =
+            (uint32_t)sizeof r.d + r.d.key_bytes + r.d.ordering_key_bytes + r.d.headers_bytes;
         uint32_t bytes = r.d.body_bytes < 255 ? r.d.body_bytes : 255;
         CHECK(before + bytes <= r.d.bytes);
         memcpy(r.body, e->bytes + before, bytes);

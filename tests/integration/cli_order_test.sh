@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Ordering keys, ordered queues, progress of deferred messages and results of acknowledged ones on
+# the command line.
+# shellcheck source=tests/integration/cli_lib.sh
+. "$(dirname "$0")/cli_lib.sh"
+
+token() { pawl --json receive "$@" | sed -n 's/.*"token":"\([0-9a-f]*\)".*/\1/p'; }
+
+broker_start
+
+say "one message of a key at a time"
+expect 0 'created' pawl create orders
+for body in 1 2; do
+    expect 0 . pawl send orders "$body" --ordering-key k
+done
+first=$(token orders)
+[[ -n $first ]] || fail "nothing received"
+expect 3 '' pawl receive orders
+broker_kill
+broker_start
+expect 3 '' pawl receive orders
+expect 0 . pawl ack "$first"
+expect 0 '^2$' pawl receive orders --ack
+
+say "an ordered queue"
+expect 0 'created' pawl create row --ordered
+expect 0 'there already' pawl create row --ordered
+expect 1 'PAWL_E_EXISTS' pawl create row
+expect 0 'ordered +yes' pawl stat row
+expect 0 '"ordered":true' pawl --json stat row
+expect 0 'altered' pawl alter row --lease 5s
+expect 0 . pawl send row 1
+expect 0 . pawl send row 2
+first=$(token row)
+expect 3 '' pawl receive row
+expect 0 . pawl ack "$first"
+expect 0 '^2$' pawl receive row --ack
+
+broker_stop
+finish
