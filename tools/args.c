@@ -270,6 +270,10 @@ static int parse(struct cli *cli, const struct cli_option *options, size_t count
         if (rc != CLI_GO)
             return rc;
     }
+    if (global_dir && !*global_dir)
+        return cli_misused(cli, "--dir is empty: name the broker's directory, or leave it out");
+    if (global_socket && !*global_socket)
+        return cli_misused(cli, "--socket is empty: name the broker's socket, or leave it out");
     if (global_dir)
         cli->dir = global_dir;
     if (global_socket)

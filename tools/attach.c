@@ -16,7 +16,7 @@
 static const char *default_dir(char *text, size_t bytes)
 {
     const char *env = getenv("PAWL_DIR");
-    if (env && *env)
+    if (env)
         return env;
     if (geteuid() == 0)
         return "/var/lib/pawl";
@@ -46,10 +46,24 @@ const char *cli_socket(const struct cli *cli)
     const char *env = getenv("PAWL_SOCKET");
     if (cli->socket)
         return cli->socket;
-    if (!cli->dir && env && *env)
+    if (!cli->dir && env)
         return env;
     snprintf(text, sizeof text, "%s/pawl.sock", cli_dir(cli));
     return text;
+}
+
+int cli_place_check(const struct cli *cli)
+{
+    const char *socket = getenv("PAWL_SOCKET"), *dir = getenv("PAWL_DIR");
+    if (cli->dir)
+        return CLI_GO;
+    if (!cli->socket && socket && !*socket)
+        return cli_misused(cli, "$PAWL_SOCKET is set and empty: unset it, or let it name the "
+                                "broker's socket");
+    if (dir && !*dir)
+        return cli_misused(cli, "$PAWL_DIR is set and empty: unset it, or let it name the "
+                                "broker's directory");
+    return CLI_GO;
 }
 
 static bool socket_is_there(const struct cli *cli)
@@ -73,6 +87,9 @@ int cli_attach(struct cli *cli, struct pawl_options *options)
     struct pawl_options own = PAWL_OPTIONS_INIT;
     char label[64], text[CLI_UNIT_TEXT_BYTES];
     struct pawl_options *o = options ? options : &own;
+    int rc = cli_place_check(cli);
+    if (rc != CLI_GO)
+        return rc;
     snprintf(label, sizeof label, "pawl %s", cli->command->name);
     o->size = sizeof *o;
     o->dir = cli_dir(cli);
@@ -83,7 +100,7 @@ int cli_attach(struct cli *cli, struct pawl_options *options)
 
     uint32_t flags = o->flags;
     o->flags |= PAWL_OPEN_NO_WAIT;
-    int rc = pawl_open(o, &cli->lane);
+    rc = pawl_open(o, &cli->lane);
     o->flags = flags;
     /* A socket without a broker behind it is what a killed broker leaves: one may be coming back.
      * No socket at all: nobody ever was here, or he left for good. */

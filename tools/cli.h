@@ -88,6 +88,10 @@ int cli_version(struct cli *cli);
 const char *cli_dir(const struct cli *cli);
 const char *cli_socket(const struct cli *cli);
 
+/* CLI_GO, or the exit code after a complaint about a variable that is set and names nothing: the
+ * default in its place would be another broker than the one that was meant. */
+int cli_place_check(const struct cli *cli);
+
 /* Attaches, as `pawl COMMAND`. options: NULL, or with window, prefetch or a time-out of its own
  * (the user's --timeout wins); the rest of it is filled in. A socket that is not there is refused
  * at once unless the user gave a time; else it waits and says so. CLI_GO, or the exit code. */

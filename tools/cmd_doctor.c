@@ -166,8 +166,13 @@ int cli_doctor(struct cli *cli)
     int rc = cli_args(cli, NULL, 0, 0, 1);
     if (rc != CLI_GO)
         return rc;
+    if (cli->argc == 1 && !*cli->argv[0])
+        return cli_misused(cli, "DIR is empty: name the broker's directory, or leave it out");
     if (cli->argc == 1)
         cli->dir = cli->argv[0];
+    rc = cli_place_check(cli);
+    if (rc != CLI_GO)
+        return rc;
     struct doctor d = { .cli = cli, .dir = cli_dir(cli) };
     check_broker(&d);
     check_socket(&d);

@@ -23,6 +23,14 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* An empty name would lead to the root directory. */
+static int place_check(const struct cli *cli)
+{
+    if (cli->argc == 0)
+        return cli_place_check(cli);
+    return *cli->argv[0] ? CLI_GO : cli_misused(cli, "DIR is empty: name the broker's directory");
+}
+
 /* The log of an instance, or the log itself. */
 static void log_path(const struct cli *cli, char *path, size_t bytes)
 {
@@ -36,6 +44,9 @@ int cli_logdir_open(struct cli_logdir *l, const struct cli *cli)
 {
     char text[PAWL_LOG_TEXT_BYTES] = "";
     *l = (struct cli_logdir){ .dir = -1 };
+    int rc = place_check(cli);
+    if (rc != CLI_GO)
+        return rc;
     log_path(cli, l->path, sizeof l->path);
     l->dir = open(l->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (l->dir < 0)
@@ -43,7 +54,7 @@ int cli_logdir_open(struct cli_logdir *l, const struct cli *cli)
     l->io = pawl_io_posix_create(text);
     if (!l->io)
         return cli_failed(cli, "%s", text);
-    int rc = pawl_inspect_open(l->io, l->dir, &l->inspect, text);
+    rc = pawl_inspect_open(l->io, l->dir, &l->inspect, text);
     if (rc != PAWL_LOG_OK)
         return cli_failed(cli, "%s: %s", l->path, text);
     return CLI_GO;
@@ -313,6 +324,9 @@ int cli_log_repair(struct cli *cli)
     if (!accept)
         return cli_misused(cli, "--accept-loss is missing: what stands behind the damage is lost, "
                                 "acknowledged or not; pawl log verify shows where that is");
+    rc = place_check(cli);
+    if (rc != CLI_GO)
+        return rc;
     instance_path(cli, path, sizeof path);
     snprintf(log, sizeof log, "%s/log", path);
     if (!is_directory(log)) /* opening would make it */

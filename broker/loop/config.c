@@ -245,7 +245,7 @@ static int default_dir(struct pawl_config *config)
 {
     const char *s = getenv("PAWL_DIR");
     int n;
-    if (s && *s)
+    if (s)
         n = snprintf(config->dir, sizeof config->dir, "%s", s);
     else if (geteuid() == 0)
         n = snprintf(config->dir, sizeof config->dir, "/var/lib/pawl");
@@ -261,13 +261,19 @@ static int default_dir(struct pawl_config *config)
 int pawl_config_finish(struct pawl_config *config, char *why, size_t bytes)
 {
     bool dir_given = config->dir[0] != '\0';
+    const char *dir = dir_given ? NULL : getenv("PAWL_DIR");
+    /* "" is a script's mistake: the default in its place would be another broker's directory. */
+    if (dir && !*dir) {
+        snprintf(why, bytes, "$PAWL_DIR is set and empty: unset it, or let it name the directory");
+        return -1;
+    }
     if (!dir_given && default_dir(config) != 0) {
         snprintf(why, bytes, "no directory: give --dir, or set $PAWL_DIR or $HOME");
         return -1;
     }
     /* As the library does: a directory that was named brings its own socket with it. */
     const char *socket = dir_given ? NULL : getenv("PAWL_SOCKET");
-    if (config->socket[0] == '\0' && socket && *socket &&
+    if (config->socket[0] == '\0' && socket &&
         set_path(config->socket, socket, "$PAWL_SOCKET", why, bytes) != 0)
         return -1;
     config->options.dir = config->dir;

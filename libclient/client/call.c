@@ -16,11 +16,16 @@ int pawl_call_enter(struct pawl *lane)
         pawl_thread_text("the lane is NULL");
         return PAWL_E_INVALID;
     }
-    if (PAWL_UNLIKELY(pawl_load_rlx_u64(lane->process) != lane->process_mark))
+    if (PAWL_UNLIKELY(pawl_load_rlx_u64(lane->process) != lane->process_mark)) {
+        pawl_thread_refused(lane, PAWL_FORKED_TEXT);
         return PAWL_E_FORKED;
+    }
     /* What the other thread is in the middle of, its text too, is not ours to touch. */
-    if (PAWL_UNLIKELY(pawl_swap_u32(&lane->busy, 1) != 0))
+    if (PAWL_UNLIKELY(pawl_swap_u32(&lane->busy, 1) != 0)) {
+        pawl_thread_refused(lane, "another thread is in a call of this lane: give each thread its "
+                                  "own with pawl_lane_open()");
         return PAWL_E_MISUSE;
+    }
     lane->text[0] = '\0';
     lane->outcome_set = false;
     if (PAWL_UNLIKELY(lane->fatal != 0)) {
@@ -35,6 +40,8 @@ int pawl_call_enter(struct pawl *lane)
 
 int pawl_call_leave(struct pawl *lane, int result)
 {
+    if (PAWL_UNLIKELY(result < 0))
+        pawl_thread_failed_inside();
     if (!lane->outcome_set)
         lane->outcome = result >= 0 ? PAWL_OUTCOME_APPLIED : pawl_outcome_class(result);
     pawl_store_rel_u32(&lane->busy, 0);
@@ -93,10 +100,11 @@ bool pawl_options_copy(void *out, const void *in, size_t bytes)
 
 const char *pawl_last_text(const struct pawl *lane)
 {
-    return lane ? lane->text : pawl_thread_text(NULL);
+    return lane && !pawl_thread_was_refused(lane) ? lane->text : pawl_thread_text(NULL);
 }
 
 enum pawl_outcome pawl_last_outcome(const struct pawl *lane)
 {
-    return lane ? (enum pawl_outcome)lane->outcome : PAWL_OUTCOME_NOT_APPLIED;
+    return lane && !pawl_thread_was_refused(lane) ? (enum pawl_outcome)lane->outcome
+                                                  : PAWL_OUTCOME_NOT_APPLIED;
 }

@@ -126,8 +126,10 @@ int pawl_open(const struct pawl_options *options, struct pawl **out)
     struct pawl_session *session;
     char text[PAWL_ATTACH_TEXT_BYTES * 2] = "";
     pawl_thread_text("");
-    if (!out)
+    if (!out) {
+        pawl_thread_text("out is NULL: it gets the lane");
         return PAWL_E_INVALID;
+    }
     *out = NULL;
     if (!pawl_options_copy(&o, options, sizeof o)) {
         pawl_thread_text("size of the options is none");
@@ -160,11 +162,17 @@ int pawl_open(const struct pawl_options *options, struct pawl **out)
 int pawl_lane_open(struct pawl *lane, struct pawl **out)
 {
     pawl_thread_text("");
-    if (!lane || !out)
+    if (out)
+        *out = NULL;
+    if (!lane || !out) {
+        pawl_thread_text(lane ? "out is NULL: it gets the new lane"
+                              : "the lane is NULL: the first one comes from pawl_open()");
         return PAWL_E_INVALID;
-    *out = NULL;
-    if (pawl_load_rlx_u64(lane->process) != lane->process_mark)
+    }
+    if (pawl_load_rlx_u64(lane->process) != lane->process_mark) {
+        pawl_thread_refused(lane, PAWL_FORKED_TEXT);
         return PAWL_E_FORKED;
+    }
     struct pawl_session *session = lane->session;
     (void)pawl_add_seq_u32(&session->references, 1);
     struct pawl *other = pawl_client_lane_create(session);

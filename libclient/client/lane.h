@@ -324,6 +324,10 @@ void pawl_lane_destroy(struct pawl *lane, bool unmap);
 /* The queue of this name, asked from the broker if it must be. */
 int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
                     struct pawl_queue_ref **out);
+/* The same for a send or a receive, whose refusal says how to make the queue: to one who wants to
+ * look at it or to drop it that would be no help. */
+int pawl_queue_find_to_use(struct pawl *lane, const char *name, uint64_t until,
+                           struct pawl_queue_ref **out);
 /* The queue of this number, made nameless if it is new; NULL: no memory. */
 struct pawl_queue_ref *pawl_queue_by_id(struct pawl *lane, uint64_t id);
 /* Numbers may have changed: ask again before the next use. */

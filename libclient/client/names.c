@@ -2,6 +2,7 @@
 /* Queues by name and by number. A lane remembers what it has asked, so that a send by name costs a
  * string comparison; a queue that was dropped and made again has another number, and the first call
  * that is told E_QUEUE_GONE asks anew. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +169,17 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
     lane->last_ref = q;
     *out = q;
     return PAWL_OK;
+}
+
+int pawl_queue_find_to_use(struct pawl *lane, const char *name, uint64_t until,
+                           struct pawl_queue_ref **out)
+{
+    int rc = pawl_queue_find(lane, name, until, out);
+    if (PAWL_UNLIKELY(rc == PAWL_E_NOT_FOUND)) {
+        size_t n = strlen(lane->text);
+        (void)snprintf(lane->text + n, sizeof lane->text - n, "; `pawl create %s` makes it", name);
+    }
+    return rc;
 }
 
 void pawl_queues_free(struct pawl *lane)

@@ -34,6 +34,9 @@ static int ask(struct pawl *lane, const char *queue, const struct question *ques
         memcpy(c + sizeof(struct pawl_cmd) + 8, question->body,
                question->bytes - sizeof(struct pawl_cmd) - 8);
         rc = pawl_op_result(lane, until, queue);
+        if (rc == PAWL_E_NOT_FOUND) /* the queue is there: what was asked of it is not */
+            rc = pawl_call_refuse(lane, rc, "no such message in queue %s, or not yours to see",
+                                  queue);
         if (rc != PAWL_E_QUEUE_GONE)
             return rc;
         pawl_queue_doubt_last(lane);

@@ -382,7 +382,7 @@ static int prepare(struct pawl *lane, struct request *r, const char *const *queu
     r->until = pawl_add_sat(pawl_add_sat(r->start, r->o.wait_ns), lane->timeout_ns);
     uint64_t find_until = pawl_add_sat(r->start, lane->timeout_ns);
     for (uint32_t i = 0; i < count; i++) {
-        int rc = pawl_queue_find(lane, queues[i], find_until, &r->queues[i]);
+        int rc = pawl_queue_find_to_use(lane, queues[i], find_until, &r->queues[i]);
         if (rc != PAWL_OK)
             return rc;
         for (uint32_t k = 0; k < i; k++)

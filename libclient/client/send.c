@@ -126,7 +126,7 @@ static int send_once(struct pawl *lane, const char *queue, const struct plan *p,
 {
     struct pawl_queue_ref *q;
     uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
-    int rc = pawl_queue_find(lane, queue, until, &q);
+    int rc = pawl_queue_find_to_use(lane, queue, until, &q);
     if (rc != PAWL_OK)
         return rc;
     pawl_op_single(lane);
@@ -257,7 +257,7 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
             return pawl_call_leave(lane, out[i].result = rc);
     }
     uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
-    rc = pawl_queue_find(lane, queue, until, &q);
+    rc = pawl_queue_find_to_use(lane, queue, until, &q);
     if (rc != PAWL_OK) {
         for (uint32_t i = 0; i < n; i++)
             out[i].result = rc;
@@ -311,7 +311,7 @@ int pawl_submit_send(struct pawl *lane, const char *queue, const void *body, siz
     rc = make_plan(lane, &p, body, bytes, options);
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     if (PAWL_LIKELY(rc == PAWL_OK))
-        rc = pawl_queue_find(lane, queue, until, &q);
+        rc = pawl_queue_find_to_use(lane, queue, until, &q);
     if (PAWL_LIKELY(rc == PAWL_OK))
         rc = submit(lane, &p, q->id, body, PAWL_OP_TICKET, until);
     if (PAWL_LIKELY(rc == PAWL_OK) && ticket)

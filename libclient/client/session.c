@@ -81,11 +81,27 @@ void pawl_session_unlock(struct pawl_session *session) { pthread_mutex_unlock(&s
 
 /* --- create and destroy ---------------------------------------------------------------------- */
 
+/* An empty text where one is given is a mistake of a script, as in --dir "$UNSET": the default in
+ * its place would be another broker than the one that was meant. */
+static const char *empty_name(const struct pawl_options *o)
+{
+    const char *env;
+    if (o->socket)
+        return *o->socket ? NULL : "socket is empty: name the broker's socket, or give NULL";
+    if (o->dir)
+        return *o->dir ? NULL : "dir is empty: name the broker's directory, or give NULL";
+    if ((env = getenv("PAWL_SOCKET")) && !*env)
+        return "PAWL_SOCKET is set and empty: unset it, or let it name the broker's socket";
+    if (!env && (env = getenv("PAWL_DIR")) && !*env)
+        return "PAWL_DIR is set and empty: unset it, or let it name the broker's directory";
+    return NULL;
+}
+
 static int default_dir(char *out, size_t bytes)
 {
     const char *s = getenv("PAWL_DIR");
     int n;
-    if (s && *s)
+    if (s)
         n = snprintf(out, bytes, "%s", s);
     else if (geteuid() == 0)
         n = snprintf(out, bytes, "/var/lib/pawl");
@@ -103,7 +119,7 @@ static int find_path(struct pawl_session *s, const struct pawl_options *o)
     const char *path = o->socket;
     if (!path && !o->dir)
         path = getenv("PAWL_SOCKET");
-    if (path && *path) {
+    if (path) {
         int n = snprintf(s->path, sizeof s->path, "%s", path);
         if (o->dir)
             (void)snprintf(s->dir, sizeof s->dir, "%s", o->dir);
@@ -136,6 +152,12 @@ int pawl_session_create(const struct pawl_options *options, struct pawl_session 
     if (!s->process) {
         free(s);
         return PAWL_E_RESOURCE;
+    }
+    const char *empty = empty_name(options);
+    if (empty) {
+        (void)snprintf(text, PAWL_ATTACH_TEXT_BYTES * 2, "%s", empty);
+        free(s);
+        return PAWL_E_INVALID;
     }
     if (find_path(s, options) != 0) {
         (void)snprintf(text, PAWL_ATTACH_TEXT_BYTES * 2,

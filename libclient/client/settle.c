@@ -178,7 +178,10 @@ static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t i
         c->offset = 0;
         c->flags = flags;
         c->reserved = 0;
-        rc = pawl_op_result(lane, until, NULL);
+        rc = pawl_op_result(lane, until, queue);
+        if (rc == PAWL_E_NOT_FOUND) /* the queue is there */
+            rc = pawl_call_refuse(lane, rc, "no such message in queue %s, or not yours to see",
+                                  queue);
         if (rc != PAWL_E_QUEUE_GONE)
             break;
         pawl_queue_doubt_last(lane);

@@ -9,12 +9,26 @@
 
 static _Thread_local char thread_text[512];
 
+static _Thread_local const struct pawl *refused_lane; /* compared only */
+
 const char *pawl_thread_text(const char *set)
 {
-    if (set)
+    if (set) {
         (void)snprintf(thread_text, sizeof thread_text, "%s", set);
+        refused_lane = NULL;
+    }
     return thread_text;
 }
+
+void pawl_thread_refused(const struct pawl *lane, const char *text)
+{
+    (void)pawl_thread_text(text);
+    refused_lane = lane;
+}
+
+bool pawl_thread_was_refused(const struct pawl *lane) { return lane && lane == refused_lane; }
+
+void pawl_thread_failed_inside(void) { refused_lane = NULL; }
 
 static const char *limit_text(uint64_t limit)
 {
@@ -58,6 +72,29 @@ static void limited(char *text, size_t bytes, uint64_t value, const char *subjec
         (void)snprintf(text, bytes, "%s", limit_text(value));
 }
 
+/* Those that name nothing but themselves. */
+static const char *sentence_for(int result)
+{
+    switch (result) {
+    case PAWL_E_FORGOTTEN:
+        return "it ended longer ago than its queue remembers: `pawl alter --retain` makes that "
+               "longer";
+    case PAWL_E_HOLD_CAP:
+        return "settle it, or let the queue hold longer with `pawl alter --max-hold`";
+    case PAWL_E_PERM:
+        return "it needs another right on the queue: `pawl stat` shows owner, group and perm";
+    case PAWL_E_DEADLINE:
+        return "the broker got it too late and did not do it";
+    case PAWL_E_WAL_FAILED:
+        return "a write of the broker's log failed: see its last line, start it again";
+    case PAWL_E_OUTCOME_UNKNOWN:
+        return "the broker that answers now does not know this session: its directory was wiped or "
+               "replaced";
+    default:
+        return "";
+    }
+}
+
 void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, const char *subject)
 {
     const char *queue = subject ? subject : "of this message";
@@ -94,6 +131,10 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
                            "no queue %s, or not yours to see: `pawl list` shows those that there "
                            "are",
                            subject);
+        else
+            (void)snprintf(text, bytes,
+                           "no delivery has this token, or it was another user's: tokens come from "
+                           "a receive");
         break;
     case PAWL_E_QUEUE_GONE:
         (void)snprintf(text, bytes, "queue %s was dropped", queue);
@@ -102,19 +143,8 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
         (void)snprintf(text, bytes, "queue %s exists with other options: `pawl stat` shows them",
                        queue);
         break;
-    case PAWL_E_DEADLINE:
-        (void)snprintf(text, bytes, "the broker got it too late and did not do it");
-        break;
-    case PAWL_E_WAL_FAILED:
-        (void)snprintf(text, bytes,
-                       "a write of the broker's log failed: see its last line, start it again");
-        break;
-    case PAWL_E_OUTCOME_UNKNOWN:
-        (void)snprintf(text, bytes,
-                       "the broker that answers now does not know this session: its "
-                       "directory was wiped or replaced");
-        break;
     default:
+        (void)snprintf(text, bytes, "%s", sentence_for(result));
         break;
     }
 }

@@ -4,6 +4,7 @@
 
 /* Sentences for refusals: what was met and what to do. Pure, no allocation. */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,5 +13,18 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
 
 /* The text of this thread for calls without a lane. NULL only reads it. */
 const char *pawl_thread_text(const char *set);
+
+#define PAWL_FORKED_TEXT                                                                     \
+    "this lane belongs to the process that opened it: a child of a fork opens its own with " \
+    "pawl_open()"
+
+/* A call of `lane` that this thread was refused before it got in: the lane and its text belong to
+ * the thread that is in it, or to another process. The text is this thread's then, for
+ * pawl_last_text(lane) too, until the next failure or text of this thread. */
+struct pawl;
+void pawl_thread_refused(const struct pawl *lane, const char *text);
+/* Was the last failure of this thread such a one, in this lane? */
+bool pawl_thread_was_refused(const struct pawl *lane);
+void pawl_thread_failed_inside(void);
 
 #endif

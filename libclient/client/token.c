@@ -26,21 +26,26 @@ static int digit_value(char c)
     return -1;
 }
 
+static const char no_token[] = "a token is 48 hexadecimal digits, as pawl_token_format() and "
+                               "`pawl receive --json` write it";
+
 int pawl_token_parse(const char *text, struct pawl_token *out)
 {
     uint64_t parts[3] = { 0, 0, 0 };
-    if (!text || !out)
+    if (!text || !out) {
+        pawl_thread_text("text and out are needed");
         return PAWL_E_INVALID;
+    }
     for (int i = 0; i < 48; i++) {
         int d = digit_value(text[i]);
         if (d < 0) { /* the NUL of a short text, too */
-            pawl_thread_text("a token is 48 hexadecimal digits");
+            pawl_thread_text(no_token);
             return PAWL_E_INVALID;
         }
         parts[i / 16] = parts[i / 16] << 4 | (unsigned)d;
     }
     if (text[48] != '\0') {
-        pawl_thread_text("a token is 48 hexadecimal digits");
+        pawl_thread_text(no_token);
         return PAWL_E_INVALID;
     }
     *out = (struct pawl_token){ .message = parts[0], .grant = parts[1], .random = parts[2] };

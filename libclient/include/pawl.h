@@ -143,9 +143,10 @@ struct pawl; /* a lane */
 
 struct pawl_options {
     size_t size;
-    const char *dir;     /* instance; NULL: $PAWL_DIR, else the default of pawl(1) */
-    const char *socket;  /* NULL: $PAWL_SOCKET, else DIR/pawl.sock */
-    const char *label;   /* shown to operators; at most 63 bytes; not an identity */
+    const char *dir; /* instance; NULL: $PAWL_DIR, else the default of pawl(1); "" is refused */
+    const char
+        *socket;       /* NULL: $PAWL_SOCKET where dir is NULL, else DIR/pawl.sock; "" is refused */
+    const char *label; /* shown to operators; at most 63 bytes; not an identity */
     uint64_t timeout_ns; /* how long any call may wait for the broker; default 10 s */
     uint64_t spin_ns;    /* look this long (yielding) before sleeping; default 0 */
     uint32_t window;     /* open operations a lane, 64..65,536; default 1,024 */
@@ -176,7 +177,8 @@ PAWL_API void pawl_close(struct pawl *lane);
 PAWL_API PAWL_CHECK int pawl_fd(struct pawl *lane);
 
 /* What the last failed call of this lane (of this thread, for NULL) wanted to add to its code:
- * which limit, which value, what to do. "" if nothing. Valid until the next call. */
+ * which limit, which value, what to do. "" if nothing. Valid until the next call. After E_MISUSE
+ * and E_FORKED, where the lane is another's, each thread is told its own. */
 PAWL_API const char *pawl_last_text(const struct pawl *lane);
 PAWL_API enum pawl_outcome pawl_last_outcome(const struct pawl *lane);
 

@@ -49,6 +49,26 @@ expect 1 'PAWL_E_BROKER_DOWN' env PAWL_DIR="$D" "$BUILD/pawl" send q x
 expect 1 "no broker at $T/s; start one with: pawld --dir $D --socket $T/s" pawl --socket "$T/s" list
 expect 1 "$T/state/pawl" env HOME="$T" XDG_STATE_HOME="$T/state" PAWL_DIR="$T/state/pawl" "$BUILD/pawl" list
 
+say "a name that is given and empty is a mistake, not the default"
+bare() { env -u PAWL_DIR -u PAWL_SOCKET "$@"; }
+expect 2 '^pawl: --dir is empty' bare "$BUILD/pawl" --dir '' list
+expect 2 '^pawl list: --dir is empty' bare "$BUILD/pawl" list --dir=
+expect 2 'socket is empty' bare "$BUILD/pawl" --socket '' list
+for c in list 'log list' doctor; do
+    # shellcheck disable=SC2086 # two words
+    expect 2 'PAWL_DIR is set and empty' bare env PAWL_DIR= "$BUILD/pawl" $c
+done
+expect 2 'PAWL_SOCKET is set and empty' bare env PAWL_SOCKET= "$BUILD/pawl" list
+expect 2 'DIR is empty' bare "$BUILD/pawl" log verify ''
+expect 2 'DIR is empty' bare "$BUILD/pawl" log repair '' --accept-loss
+expect 2 'DIR is empty' bare "$BUILD/pawl" doctor ''
+expect 2 'pawld: dir: a path of 1' bare "$BUILD/pawld" --dir ''
+expect 2 'pawld: socket: a path of 1' bare "$BUILD/pawld" --dir "$D" --socket ''
+# the impossible size: a broker that starts all the same is not to make anything
+expect 2 'pawld: .PAWL_DIR is set and empty' bare env PAWL_DIR= "$BUILD/pawld" --segment-size 3MiB
+expect 2 'pawld: .PAWL_SOCKET: a path of 1' bare env PAWL_SOCKET= PAWL_DIR="$D" "$BUILD/pawld" --segment-size 3MiB
+[[ -e $D ]] && fail "a refused start made $D"
+
 say "versions and help"
 expect 0 '^pawl [0-9]+\.[0-9]+\.[0-9]+$' pawl version
 expect 0 '^pawl [0-9]' pawl --version

@@ -120,12 +120,17 @@ static void misuse_is_named(void)
     struct pawl_token token = { 1, 2, 3 };
     struct pawl_answer a;
     harness_check_rc(pawl_send(shared, "misuse", "x", 1, NULL, NULL), PAWL_E_MISUSE);
+    harness_check(strstr(pawl_last_text(shared), "pawl_lane_open()") != NULL);
+    harness_check(pawl_last_outcome(shared) == PAWL_OUTCOME_NOT_APPLIED);
     harness_check_rc(pawl_ack(shared, &token, 0), PAWL_E_MISUSE);
     harness_check_rc(pawl_flush(shared), PAWL_E_MISUSE);
     harness_check_rc(pawl_poll(shared, &a, 1, 0, 0), PAWL_E_MISUSE);
     (void)harness_send(first, "misuse", "wake");
     pthread_join(thread, NULL);
     harness_check(atomic_load(&failed) == 0);
+    /* the text of the refusal goes with the next failure */
+    harness_check_rc(pawl_send(shared, "misuse-none", "x", 1, NULL, NULL), PAWL_E_NOT_FOUND);
+    harness_check(strstr(pawl_last_text(shared), "misuse-none") != NULL);
     pawl_close(shared);
 }
 

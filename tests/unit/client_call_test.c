@@ -620,6 +620,7 @@ static void arguments_are_checked_before_anything_is_sent(void **state)
     assert_int_equal(pawl_last_outcome(lane), PAWL_OUTCOME_NOT_APPLIED);
     reason[PAWL_REASON_BYTES_MAX] = '\0';
     assert_int_equal(pawl_nack(lane, &t, 0, reason), PAWL_E_NOT_FOUND);
+    assert_non_null(strstr(pawl_last_text(lane), "no delivery has this token"));
     stop();
     assert_int_equal(the_log->applied, 2); /* the create and that nack */
     end();
@@ -684,6 +685,29 @@ static void wrong_options_are_named(void **state)
     struct pawl_options none = { .size = 0 };
     assert_int_equal(pawl_open(&none, &l), PAWL_E_INVALID);
     assert_int_equal(pawl_open(NULL, NULL), PAWL_E_INVALID);
+    assert_string_not_equal(pawl_last_text(NULL), "");
+    REFUSED(.socket = "");
+    struct pawl_options nowhere = { .size = sizeof nowhere, .dir = "" };
+    assert_int_equal(pawl_open(&nowhere, &l), PAWL_E_INVALID);
+    assert_non_null(strstr(pawl_last_text(NULL), "dir is empty"));
+    static const char *const variables[] = { "PAWL_DIR", "PAWL_SOCKET" };
+    struct pawl_options defaulted = { .size = sizeof defaulted, .flags = PAWL_OPEN_NO_WAIT };
+    for (int i = 0; i < 2; i++) {
+        (void)unsetenv(variables[!i]);
+        (void)setenv(variables[i], "", 1);
+        assert_int_equal(pawl_open(&defaulted, &l), PAWL_E_INVALID);
+        assert_non_null(strstr(pawl_last_text(NULL), variables[i]));
+        (void)unsetenv(variables[i]);
+    }
+    l = (void *)1;
+    assert_int_equal(pawl_lane_open(NULL, &l), PAWL_E_INVALID);
+    assert_null(l);
+    assert_non_null(strstr(pawl_last_text(NULL), "pawl_open()"));
+    struct pawl_token token;
+    assert_int_equal(pawl_token_parse(NULL, &token), PAWL_E_INVALID);
+    assert_non_null(strstr(pawl_last_text(NULL), "text and out"));
+    assert_int_equal(pawl_token_parse("123", &token), PAWL_E_INVALID);
+    assert_non_null(strstr(pawl_last_text(NULL), "48 hexadecimal digits, as pawl_token_format()"));
     path[107] = '\0'; /* this one is allowed; nobody listens there */
     struct pawl_options o = { .size = sizeof o, .socket = path, .flags = PAWL_OPEN_NO_WAIT };
     assert_int_equal(pawl_open(&o, &l), PAWL_E_BROKER_DOWN);
@@ -766,13 +790,17 @@ static void a_forked_child_is_told(void **state)
         struct pawl *other;
         if (pawl_send(lane, "q", "x", 1, NULL, NULL) != PAWL_E_FORKED)
             _exit(1);
+        if (!strstr(pawl_last_text(lane), "pawl_open()") || pawl_last_text(NULL)[0] == '\0' ||
+            pawl_last_outcome(lane) != PAWL_OUTCOME_NOT_APPLIED)
+            _exit(8);
         if (pawl_receive(lane, "q", NULL, &m) != PAWL_E_FORKED)
             _exit(2);
         if (pawl_poll(lane, &a, 1, 0, 0) != PAWL_E_FORKED || pawl_flush(lane) != PAWL_E_FORKED)
             _exit(3);
         if (pawl_info(lane, &info) != PAWL_E_FORKED || pawl_fd(lane) != PAWL_E_FORKED)
             _exit(4);
-        if (pawl_lane_open(lane, &other) != PAWL_E_FORKED)
+        if (pawl_lane_open(lane, &other) != PAWL_E_FORKED ||
+            !strstr(pawl_last_text(lane), "pawl_open()"))
             _exit(5);
         pawl_close(lane);
         /* A session of the child's own works. */
