@@ -142,7 +142,8 @@ static bool copy_session(struct pawl_core *core, uint32_t n, uint64_t *budget)
 
 static bool kept(const struct pawl_core_lane *lane, const struct pawl_window_entry *e, uint64_t seq)
 {
-    return seq >= lane->oldest && e->seq == seq && e->state == PAWL_WINDOW_DONE && e->lsn != 0;
+    bool done = e->state == PAWL_WINDOW_DONE && e->lsn != 0;
+    return seq >= lane->oldest && e->seq == seq && (done || (e->flags & PAWL_WINDOW_HALF) != 0);
 }
 
 /* A large window goes in pieces; what was answered since a piece was written has a record of its

@@ -190,6 +190,9 @@ enum pawl_window_state {
     PAWL_WINDOW_DONE,
     PAWL_WINDOW_QUERY /* answered with data: asked anew */
 };
+/* In flags, of what has no answer yet: a purge of which some pieces are in the log; value is its
+ * total so far, lsn the last id that it takes. */
+#define PAWL_WINDOW_HALF 0x80u
 
 struct pawl_core_lane {
     uint64_t id; /* 0: session pool number << 8 | number + 1; for no table, to tell used entries */
@@ -723,7 +726,8 @@ void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *l
 void pawl_core_lane_clear(struct pawl_core *core, struct pawl_core_lane *lane);
 /* What a record in the log says of a window: the answer, a part of it, or only that the command was
  * taken. */
-enum pawl_window_use { PAWL_WINDOW_SET, PAWL_WINDOW_ADD, PAWL_WINDOW_TOUCH };
+/* GOES_ON: a piece of a purge, with more to follow; lsn is then its last id. */
+enum pawl_window_use { PAWL_WINDOW_SET, PAWL_WINDOW_ADD, PAWL_WINDOW_TOUCH, PAWL_WINDOW_GOES_ON };
 void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op, int result,
                             uint64_t value, uint64_t lsn, enum pawl_window_use use);
 /* 0: no memory. bytes <= PAWL_DATA_BYTES_MAX; shrink says how many it became. */

@@ -3,8 +3,9 @@
  *
  *   purge     all that the queue held when the command was taken (ids up to its last one), in PURGE
  *             records that name up to PIECE messages each; nothing is delivered meanwhile; answered
- *             with the last piece. A crash between leaves some purged; the command is submitted
- *             again and takes the rest.
+ *             with the last piece, which says that it is. A crash between leaves some purged, and
+ *             the window says how far it got: submitted again, the command takes the rest of what
+ *             there was at first.
  *   drop      the QUEUE record says all. What the queue holds is freed afterwards without records:
  *             nobody can see it any more. A message under lease becomes a tombstone, for its token.
  *   forget    a timer a queue, at the time of the oldest tombstone; and at once above the limit
@@ -74,46 +75,75 @@ void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, co
     }
 }
 
-/* One piece. 0: no room; else the number of messages + 1. */
-static uint32_t purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
+static void append(struct pawl_core *core, struct pawl_core_purge *job, const struct piece *p,
+                   uint64_t forget)
+{
+    bool last = p->count < PIECE;
+#ifdef PAWL_BUG_PURGE_HALF_DONE
+    last = true;
+#endif
+    struct pawl_purge_rec r = { .queue = pawl_core_queue_at(core, job->queue)->id,
+                                .forget = forget,
+                                .total = job->total,
+                                .id_max = last ? 0 : job->id_max };
+    if (job->lane) {
+        struct pawl_core_lane *lane = pawl_core_lane_at(core, job->lane);
+        pawl_core_lane_log(core, lane);
+        pawl_core_lane_op(core, lane, job->seq, &r.op);
+    }
+    r.op.extra = p->count;
+    uint32_t ids_bytes = p->count * (uint32_t)sizeof p->ids[0];
+    uint8_t *out =
+        pawl_core_append(core, PAWL_RECORD_PURGE, (uint32_t)sizeof r + ids_bytes, &job->lsn);
+    memcpy(out, &r, sizeof r);
+    memcpy(out + sizeof r, p->ids, ids_bytes);
+}
+
+enum purge_result { PURGE_DONE, PURGE_NO_ROOM, PURGE_LATER };
+
+/* LATER: there may be more. */
+static enum purge_result purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
 {
     struct pawl_core_queue *q = pawl_core_queue_at(core, job->queue);
     struct piece p = { .id_max = job->id_max };
     bool logged = pawl_core_queue_logged(q);
     if (logged && !pawl_core_has_room(core, PAWL_FIRST_RECORDS + sizeof(struct pawl_purge_rec) +
                                                 sizeof p.ids + PAWL_RECORD_HEAD))
-        return 0;
+        return PURGE_NO_ROOM;
     gather_list(core, &p, &q->leased);
     gather_list(core, &p, &q->scheduled);
     gather_list(core, &p, &q->dead);
     for (uint32_t i = 0; i < PAWL_PRIORITIES; i++)
         gather_ready(core, &p, &q->ready[i]);
     gather_ready(core, &p, &q->blocked);
-    if (p.count == 0)
-        return 1;
     job->total += p.count;
+    if (job->total == 0)
+        return PURGE_DONE;
     uint64_t forget = pawl_add_sat(core->now.time, q->retention_ns);
-    if (logged) {
-        struct pawl_purge_rec r = { .queue = q->id, .forget = forget, .total = job->total };
-        if (job->lane) {
-            struct pawl_core_lane *lane = pawl_core_lane_at(core, job->lane);
-            pawl_core_lane_log(core, lane);
-            pawl_core_lane_op(core, lane, job->seq, &r.op);
-        }
-        r.op.extra = p.count;
-        uint32_t ids_bytes = p.count * (uint32_t)sizeof p.ids[0];
-        uint8_t *out =
-            pawl_core_append(core, PAWL_RECORD_PURGE, (uint32_t)sizeof r + ids_bytes, &job->lsn);
-        memcpy(out, &r, sizeof r);
-        memcpy(out + sizeof r, p.ids, ids_bytes);
-    }
+    if (logged)
+        append(core, job, &p, forget);
     pawl_core_purge_apply(core, q, p.ids, p.count, forget);
     /* The record has ids alone: the tombstones still need those that made the messages, and keep
      * their homes. */
-    return p.count + 1;
+    return p.count < PIECE ? PURGE_DONE : PURGE_LATER;
 }
 
-enum purge_result { PURGE_DONE, PURGE_NO_ROOM, PURGE_LATER };
+/* It goes on later: a copy of the window must not lose how far it has got. */
+static enum purge_result pause_job(struct pawl_core *core, const struct pawl_core_purge *job,
+                                   enum purge_result why)
+{
+    if (job->lane == 0)
+        return why;
+    struct pawl_core_lane *lane = pawl_core_lane_at(core, job->lane);
+    struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, job->seq);
+    *e = (struct pawl_window_entry){ .seq = job->seq, .state = PAWL_WINDOW_PENDING };
+    if (job->total > 0 && pawl_core_queue_logged(pawl_core_queue_at(core, job->queue))) {
+        e->value = job->total;
+        e->lsn = job->id_max;
+        e->flags = PAWL_WINDOW_HALF;
+    }
+    return why;
+}
 
 /* As far as one turn goes; done: it is answered. */
 static enum purge_result purge_run(struct pawl_core *core, struct pawl_core_purge *job)
@@ -121,13 +151,11 @@ static enum purge_result purge_run(struct pawl_core *core, struct pawl_core_purg
     struct pawl_core_queue *q = pawl_core_queue_at(core, job->queue);
     int result = q->gone ? PAWL_E_QUEUE_GONE : PAWL_OK;
     for (uint32_t i = 0; result == PAWL_OK; i++) {
-        if (i == PIECES_A_TURN)
-            return PURGE_LATER;
-        uint32_t n = purge_piece(core, job);
-        if (n == 0)
-            return PURGE_NO_ROOM;
-        if (n == 1)
+        enum purge_result r = i < PIECES_A_TURN ? purge_piece(core, job) : PURGE_LATER;
+        if (r == PURGE_DONE)
             break;
+        if (r == PURGE_NO_ROOM || i == PIECES_A_TURN)
+            return pause_job(core, job, r);
     }
     q->purging--;
     if (job->lane)
@@ -147,28 +175,32 @@ void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q)
         .lane = t->lane->number,
         .queue = q->number,
     };
-    q->purging++;
-    enum purge_result r = purge_run(core, &job);
-    if (r == PURGE_DONE)
-        return;
-    if (r == PURGE_LATER)
-        pawl_core_again(core);
+    const struct pawl_window_entry *e = pawl_core_lane_entry(core, t->lane, t->seq);
+    if (e->seq == t->seq && e->state == PAWL_WINDOW_NONE && (e->flags & PAWL_WINDOW_HALF)) {
+        job.total = e->value;
+        job.id_max = e->lsn;
+    }
     pawl_core_memory_open(core);
     uint32_t n = pawl_pool_take(&core->purges);
     pawl_core_memory_close(core);
     if (n == 0) {
-        q->purging--;
         pawl_core_take_answer(t, PAWL_E_FULL, PAWL_LIMIT_MEMORY, pawl_core_appended(core));
         return;
     }
+    q->purging++;
+    enum purge_result r = purge_run(core, &job);
+    if (r == PURGE_DONE) {
+        pawl_pool_give(&core->purges, n);
+        return;
+    }
+    if (r == PURGE_LATER)
+        pawl_core_again(core);
     *(struct pawl_core_purge *)pawl_pool_at(&core->purges, n) = job;
     if (core->purges_last)
         ((struct pawl_core_purge *)pawl_pool_at(&core->purges, core->purges_last))->next = n;
     else
         core->purges_first = n;
     core->purges_last = n;
-    *pawl_core_lane_entry(core, t->lane, t->seq) =
-        (struct pawl_window_entry){ .seq = t->seq, .state = PAWL_WINDOW_PENDING };
 }
 
 bool pawl_core_purge_pump(struct pawl_core *core)

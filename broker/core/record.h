@@ -199,7 +199,8 @@ struct pawl_purge_rec {
     struct pawl_op_rec op; /* extra: count here */
     uint64_t queue;
     uint64_t forget;
-    uint64_t total; /* of the command so far, these included */
+    uint64_t total;  /* of the command so far, these included */
+    uint64_t id_max; /* more follow, up to this id; 0: this is the last piece */
     /* u64 message[count] */
 };
 
@@ -269,7 +270,7 @@ _Static_assert(sizeof(struct pawl_renew_rec) == 56, "no gaps");
 _Static_assert(sizeof(struct pawl_back_rec) == 80, "no gaps");
 _Static_assert(sizeof(struct pawl_end_rec) == 72, "no gaps");
 _Static_assert(sizeof(struct pawl_restore_rec) == 40, "no gaps");
-_Static_assert(sizeof(struct pawl_purge_rec) == 48, "no gaps");
+_Static_assert(sizeof(struct pawl_purge_rec) == 56, "no gaps");
 _Static_assert(sizeof(struct pawl_message_rec) == 128, "no gaps");
 _Static_assert(sizeof(struct pawl_queue_rec) ==
                    24 + 32 + 80 + PAWL_NAME_BYTES_MAX + 1 + sizeof(struct pawl_queue_options),

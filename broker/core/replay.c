@@ -84,7 +84,7 @@ static int lane(struct pawl_core *core, const struct pawl_record_view *v, uint64
             .value = w.value,
             .lsn = w.lsn,
             .result = w.result,
-            .state = PAWL_WINDOW_DONE,
+            .state = w.flags & PAWL_WINDOW_HALF ? PAWL_WINDOW_NONE : PAWL_WINDOW_DONE,
             .flags = (uint8_t)w.flags,
         };
     }
@@ -192,7 +192,9 @@ static int purge(struct pawl_core *core, const struct pawl_record_view *v, uint6
     struct pawl_core_queue *q = pawl_core_queue_known(core, v->purge.queue);
     if (!q)
         return -1;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, v->purge.total, lsn, PAWL_WINDOW_SET);
+    bool more = v->purge.id_max != 0;
+    pawl_core_window_apply(core, &v->op, PAWL_OK, v->purge.total, more ? v->purge.id_max : lsn,
+                           more ? PAWL_WINDOW_GOES_ON : PAWL_WINDOW_SET);
     pawl_core_purge_apply(core, q, v->rest, v->op.extra, v->purge.forget);
     return 0;
 }

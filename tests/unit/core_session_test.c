@@ -196,6 +196,46 @@ static void an_answer_waits_until_its_command_comes_from_the_new_rings(void **st
     end(w);
 }
 
+/* Some pieces are in the log: what was there at first goes, what came meanwhile stays. */
+static void a_purge_cut_by_a_crash_takes_the_rest(void **state)
+{
+    (void)state;
+    for (uint32_t copies = 0; copies < 2; copies++) {
+        struct world *w = begin(PAWL_DURABLE);
+        uint64_t room = w->s.room;
+        struct pawl_cmd_queue c;
+        purge_stands_still(w, &c);
+        w->a.oldest = c.head.seq;
+        w->s.room = pawl_core_need(&c.head); /* not enough for the next piece, too */
+        w->s.metered = true;
+        (void)core_send(&w->b, w->q, "later");
+        w->s.metered = false;
+        core_restart(&w->s, true);
+        w->s.room = room;
+        if (copies)
+            core_copy_all(&w->s);
+        assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+        assert_int_equal(core_client_resume(&w->b, 0, 0), PAWL_OK);
+        uint64_t left = core_stat(&w->b, "orders").ready;
+        assert_true(left > 1 && left <= PURGED);
+        c.head.flags = PAWL_CMD_RESUBMIT;
+        assert_int_equal(core_take(&w->a, &c, sizeof c, NULL, 0), PAWL_OK);
+        core_turn(&w->s);
+        struct core_answer a = core_answer(&w->a, c.head.seq);
+        assert_int_equal(a.result, PAWL_OK);
+        assert_int_equal(a.value, PURGED);
+        assert_string_equal(core_receive(&w->b, w->q).body, "later");
+        core_restart(&w->s, true);
+        if (copies)
+            core_copy_all(&w->s);
+        assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+        assert_int_equal(core_take(&w->a, &c, sizeof c, NULL, 0), PAWL_OK);
+        core_turn(&w->s);
+        assert_int_equal(core_answer(&w->a, c.head.seq).value, PURGED);
+        end(w);
+    }
+}
+
 static void a_purge_of_a_closed_lane_does_not_answer_the_next_one(void **state)
 {
     (void)state;
@@ -520,6 +560,7 @@ int main(void)
         cmocka_unit_test(closed_operations_get_no_answer),
         cmocka_unit_test(a_pending_receive_waits_in_new_rings_when_it_comes_from_them),
         cmocka_unit_test(an_answer_waits_until_its_command_comes_from_the_new_rings),
+        cmocka_unit_test(a_purge_cut_by_a_crash_takes_the_rest),
         cmocka_unit_test(a_purge_of_a_closed_lane_does_not_answer_the_next_one),
         cmocka_unit_test(deliveries_not_read_come_again),
         cmocka_unit_test(deliveries_dropped_with_their_rings_go_to_the_new_ones),
