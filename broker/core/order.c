@@ -163,6 +163,9 @@ void pawl_core_order_enter(struct pawl_core *core, struct pawl_core_queue *q, ui
 #ifdef PAWL_BUG_ORDER_FREE_IN_BACKOFF
     retry = false;
 #endif
+#ifdef PAWL_BUG_ORDER_NOT_HELD
+    l = NULL;
+#endif
     if (l && (m->state == PAWL_STATE_LEASED || retry)) {
         l->flags |= PAWL_LEASE_HOLDS_KEY;
         key->holders++;

@@ -233,7 +233,8 @@ struct sim_options {
 };
 
 struct sim_totals {
-    uint64_t seeds, operations, answers, deliveries, crashes, recoveries, turns, messages, scans;
+    uint64_t seeds, operations, answers, deliveries, crashes, recoveries, turns, messages, scans,
+        ordered;
     uint64_t time_ns, checks;
     uint64_t faults[SIM_FAULTS];
     uint64_t results[128]; /* by 100 + result */

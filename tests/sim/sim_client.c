@@ -63,21 +63,25 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
         memset(headers + 7, 'v', value);
         headers_bytes = 7u + value;
     }
+    uint8_t ordering_key = sim_one_in(w, 3) ? (uint8_t)('a' + sim_below(w, 3)) : 0;
+    uint32_t key_bytes = ordering_key != 0;
     uint32_t body = 8 + (uint32_t)sim_below(w, sim_one_in(w, 8) ? w->options.body_max : 400);
     uint32_t record;
     /* The size tells the mode, so that rooms reserved in one lane can be told apart. */
     do {
         body++;
-        record =
-            (uint32_t)pawl_align_up(sizeof(struct pawl_comp_delivery) + headers_bytes + body, 8);
+        record = (uint32_t)pawl_align_up(
+            sizeof(struct pawl_comp_delivery) + key_bytes + headers_bytes + body, 8);
     } while (record / 8 % 3 != q->options.mode);
     uint32_t fixed = sizeof(struct pawl_cmd_send) + (timed ? (uint32_t)sizeof times : 0);
-    struct sim_op *op = sim_op_create(w, lane, PAWL_CMD_SEND, fixed, headers_bytes + body);
+    struct sim_op *op =
+        sim_op_create(w, lane, PAWL_CMD_SEND, fixed, key_bytes + headers_bytes + body);
     struct pawl_cmd_send c;
     memcpy(&c, op->command, sizeof c);
     c.queue = q->id;
     c.body_bytes = body;
     c.headers_bytes = (uint16_t)headers_bytes;
+    c.ordering_key_bytes = (uint8_t)key_bytes;
     c.priority = (uint8_t)(sim_one_in(w, 4) ? sim_below(w, 8) : PAWL_PRIORITY_DEFAULT);
     c.flags = timed ? PAWL_SEND_TIMES : 0;
     memcpy(op->command, &c, sizeof c);
@@ -86,12 +90,16 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
         memcpy(p, &times, sizeof times);
         p += sizeof times;
     }
+    if (key_bytes)
+        *p++ = ordering_key;
     memcpy(p, headers, headers_bytes);
     sim_body_fill(p + headers_bytes, body, op->number);
     op->queue = q;
     struct sim_message *m = sim_model_send(w, op, c.priority, record);
     m->body_bytes = body;
     m->headers_bytes = (uint16_t)headers_bytes;
+    m->ordering_key_bytes = (uint8_t)key_bytes;
+    m->ordering_key = ordering_key;
     m->delay_ns = times.delay_ns;
     m->at_wall_ns = times.at_wall_ns;
     m->ttl_ns = times.ttl_ns;

@@ -81,6 +81,7 @@ struct sim_message {
     uint64_t id;
     uint8_t priority;
     uint8_t key_bytes, ordering_key_bytes;
+    uint8_t ordering_key; /* 0: none */
     uint16_t headers_bytes;
     uint32_t body_bytes, bytes; /* bytes: of its delivery record */
     uint64_t delay_ns, at_wall_ns, ttl_ns;

@@ -25,7 +25,7 @@ static void starved(struct sim *w, const struct sim_message *m, uint64_t ready_i
 {
     const struct sim_queue *q = m->queue;
     uint64_t all = 0, lowest = 0;
-    if (m->priority != 0 || ready_index == 0)
+    if (m->priority != 0 || ready_index == 0 || m->ordering_key != 0)
         return;
     for (uint32_t i = 0; i < q->grant_count; i++) {
         const struct sim_grant *g = &q->grants[i];
@@ -40,6 +40,45 @@ static void starved(struct sim *w, const struct sim_message *m, uint64_t ready_i
               m->number, all, lowest);
 }
 
+/* Is this the only thing that can be, and has it been so since before `index`: the message is with
+ * a receiver, or waits for its retry? */
+static bool holds_key(struct sim *w, struct sim_message *m, uint64_t index)
+{
+    if (m->gone || m->dropped || m->changed >= index)
+        return false;
+    const struct sim_set *set = sim_current(m);
+    for (uint32_t i = 0; i < set->count; i++) {
+        const struct sim_way *way = &set->ways[i];
+        bool leased = way->state == PAWL_STATE_LEASED && !way->over && !way->ended &&
+                      (way->reserve == 0 || way->reserve < index) && way->to > w->now.time;
+        bool retry = way->state == PAWL_STATE_READY && way->acquired > 0 && way->from > w->now.time;
+        if (!leased && !retry)
+            return false;
+    }
+    return set->count > 0;
+}
+
+static bool same_key(const struct sim_message *a, const struct sim_message *b)
+{
+    return a->ordering_key != 0 && a->ordering_key == b->ordering_key;
+}
+
+/* Nobody has another message of its ordering key. */
+static void alone(struct sim *w, const struct sim_message *m, uint64_t index)
+{
+    const struct sim_queue *q = m->queue;
+    for (uint32_t i = 0; i < q->message_count && m->ordering_key != 0; i++) {
+        struct sim_message *other = q->messages[i];
+        if (other == m || !same_key(m, other) || !holds_key(w, other, index))
+            continue;
+        sim_model_dump(w, other);
+        sim_fail(w, "G9: m%u was granted at %" PRIu64 " beside m%u of its ordering key", m->number,
+                 index, other->number);
+    }
+    if (m->ordering_key != 0)
+        w->totals->ordered++;
+}
+
 /* m was granted by the reservation `index`; it has been ready since late->ready_index. Nothing that
  * stands behind it may have been granted between. */
 void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way *early,
@@ -48,16 +87,21 @@ void sim_order_grant(struct sim *w, struct sim_message *m, const struct sim_way 
     struct sim_queue *q = m->queue;
     SIM_CHECK(w, q->paused_index == 0 || index < q->paused_index,
               "m%u: granted at %" PRIu64 " while queue %s was paused", m->number, index, q->name);
+    alone(w, m, index);
     for (uint32_t i = q->grant_count; i-- > 0 && late->ready_index != 0;) {
         struct sim_grant *g = &q->grants[i];
         if (g->index >= index || g->index <= late->ready_index)
             continue;
-        if (g->priority == m->priority)
+        /* One of a key may have been ready in vain; but in its key it is in order, whatever the
+         * priorities. */
+        if (m->ordering_key != 0 && !same_key(m, g->message))
+            continue;
+        if (g->priority == m->priority || same_key(m, g->message))
             SIM_CHECK(w, !before(late, g->place_time, g->place_index),
                       "G9: m%u was ready since %" PRIu64
                       ", yet m%u behind it went first at %" PRIu64,
                       m->number, late->ready_index, g->message->number, g->index);
-        if (g->priority < m->priority && !g->counted) {
+        if (g->priority < m->priority && !g->counted && m->ordering_key == 0) {
             sim_note(w,
                      "m%u of priority %u, ready since %" PRIu64 ", was behind m%u of priority "
                      "%u granted at %" PRIu64,

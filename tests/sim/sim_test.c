@@ -44,9 +44,10 @@ static int summary(const struct sim_totals *t)
 {
     printf("sim: %" PRIu64 " seeds, %" PRIu64 " operations, %" PRIu64 " answers, %" PRIu64
            " deliveries, %" PRIu64 " messages, %" PRIu64 " crashes, %" PRIu64
-           " recoveries, %" PRIu64 " scans, %.1f simulated days, %" PRIu64 " checks;",
+           " recoveries, %" PRIu64 " scans, %" PRIu64
+           " in order of a key, %.1f simulated days, %" PRIu64 " checks;",
            t->seeds, t->operations, t->answers, t->deliveries, t->messages, t->crashes,
-           t->recoveries, t->scans, (double)t->time_ns / 1e9 / 86400, t->checks);
+           t->recoveries, t->scans, t->ordered, (double)t->time_ns / 1e9 / 86400, t->checks);
     int missing = 0;
     for (uint32_t f = 0; f < SIM_FAULTS; f++) {
         printf(" %s %" PRIu64, sim_fault_names[f], t->faults[f]);
