@@ -246,7 +246,7 @@ static int take(struct step *s, const uint8_t *variable)
         return PAWL_OK_DUPLICATE;
     }
     if (n == 0)
-        return PAWL_E_NOT_FOUND;
+        return PAWL_E_RES_NOT_FOUND;
     struct pawl_counts counts = pawl_cell_at(core, n)->counts;
     if (pawl_cell_at(core, n)->kind != PAWL_VALUE_NUMBER)
         return PAWL_E_STATE;

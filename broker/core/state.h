@@ -117,7 +117,8 @@ int pawl_core_state_check(struct pawl_core *core, const struct pawl_core_peer *p
                           const struct pawl_cmd_state *cmd, const uint8_t *variable,
                           struct pawl_state_plan *plan);
 /* The same for reservations: OK (value: what is left available), PAWL_OK_DUPLICATE (RESERVE of an
- * open one with this key and amount), E_RES_..., E_NOT_FOUND (no such key) and as above. */
+ * open one with this key and amount), E_RES_... (E_RES_NOT_FOUND: no such key, or reservation) and
+ * as above. */
 int pawl_core_reserve_check(struct pawl_core *core, const struct pawl_core_peer *peer,
                             const struct pawl_cmd_reserve *cmd, const uint8_t *variable,
                             struct pawl_state_plan *plan);

@@ -59,6 +59,8 @@ static const char *limit_text(uint64_t limit)
     case PAWL_LIMIT_LEDGER:
         return "the broker remembers as many keys as it may: wait for their windows to end, or "
                "shorten dedup_window_ns";
+    case PAWL_LIMIT_RESERVATIONS:
+        return "as many reservations are open as there may be (1000000): post or void some";
     default:
         return "a limit is met";
     }
@@ -110,6 +112,12 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
         break;
     case PAWL_E_STATE:
         (void)snprintf(text, bytes, "the message is %s", pawl_state_name((uint32_t)value));
+        break;
+    case PAWL_E_NOT_SUPPORTED:
+        if (subject)
+            (void)snprintf(text, bytes,
+                           "%s: messages go to queues, state to tables; this is the other one",
+                           subject);
         break;
     case PAWL_E_LEASE_LOST:
         if (value)

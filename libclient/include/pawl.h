@@ -473,12 +473,98 @@ PAWL_API PAWL_CHECK int pawl_metrics(struct pawl *lane, char *text, size_t bytes
 
 /* --- tables ---------------------------------------------------------------------------------- */
 
-/* A table holds keys (1..255 bytes, any) with a value each: up to 64 KiB of bytes, or a number.
- * Tables share the names, rights (read 4, write 2, query 1), limits (max_messages: keys; max_bytes:
- * of keys and values; max_message_bytes: of a value) and calls of queues: pawl_queue_alter, _stat,
- * _list and _drop take them too. Messages go to queues only: PAWL_E_NOT_SUPPORTED. */
+/* A table holds keys (1..255 bytes, any) with a value each: up to 64 KiB of bytes, or a number
+ * (int64_t). A write is durable on return, and a read shows only what is durable. Each write of a
+ * key gives it a new version, larger than any before it, which is never given again, after a delete
+ * either.
+ *
+ * Tables share names, rights (read 4, write 2, query 1), limits (max_messages: keys; max_bytes: of
+ * keys and values; max_message_bytes: of a value, at most 64 KiB) and calls with queues:
+ * pawl_queue_alter, _stat (ready: keys), _list and _drop take them too. Messages go to queues only
+ * and state to tables only: E_NOT_SUPPORTED. Where sends are refused for want of memory, log or
+ * disk, so are put, add and reserve; delete, post and void still work.
+ *
+ * All calls below: E_NOT_FOUND (no such table), E_PERM, E_NOT_SUPPORTED, E_INVALID, E_QUEUE_GONE,
+ * and what pawl_send() has of a broker that does not answer. A call that was submitted is submitted
+ * again to a broker that was restarted, and is done once. */
+
+#define PAWL_ANY UINT64_MAX /* expect: whatever version the key has, none too */
 
 enum pawl_value_kind { PAWL_VALUE_NONE, PAWL_VALUE_BYTES, PAWL_VALUE_NUMBER };
+
+struct pawl_value {
+    size_t size;
+    uint64_t version; /* 0: no such key */
+    uint32_t kind;    /* enum pawl_value_kind */
+    uint32_t bytes;   /* of BYTES: all of it, however much was copied */
+    int64_t number;   /* of NUMBER: what is available */
+    int64_t reserved, posted;
+};
+#define PAWL_VALUE_INIT                   \
+    {                                     \
+        .size = sizeof(struct pawl_value) \
+    }
+
+/* mode of the options is not read: it is PAWL_TABLE. NULL: all defaults. As pawl_queue_create(). */
+PAWL_API PAWL_CHECK int pawl_table_create(struct pawl *lane, const char *table,
+                                          const struct pawl_queue_options *options);
+PAWL_API PAWL_CHECK int pawl_table_drop(struct pawl *lane, const char *table);
+
+/* Copies up to `bytes` of the value (may be 0 with NULL) and fills *out (may be NULL). A long value
+ * is all of one version. OK; OK_MISSING: no such key; E_CONFLICT: it changed all the time while its
+ * parts were read. */
+PAWL_API PAWL_CHECK int pawl_state_get(struct pawl *lane, const char *table, const void *key,
+                                       size_t key_bytes, void *value, size_t bytes,
+                                       struct pawl_value *out);
+/* Sets the value. expect: the version that the key must have; 0: there must be no such key;
+ * PAWL_ANY. OK: *version (may be NULL) is the new one. E_PRECONDITION: *version is the one that it
+ * has. E_STATE: reservations of it are open. E_FULL, E_TOO_BIG. */
+PAWL_API PAWL_CHECK int pawl_state_put(struct pawl *lane, const char *table, const void *key,
+                                       size_t key_bytes, const void *value, size_t bytes,
+                                       uint64_t expect, uint64_t *version);
+/* The same with a number; what was posted of an older one is forgotten. */
+PAWL_API PAWL_CHECK int pawl_state_put_number(struct pawl *lane, const char *table, const void *key,
+                                              size_t key_bytes, int64_t number, uint64_t expect,
+                                              uint64_t *version);
+/* OK; OK_MISSING: there was none; E_PRECONDITION; E_STATE: reservations of it are open. */
+PAWL_API PAWL_CHECK int pawl_state_delete(struct pawl *lane, const char *table, const void *key,
+                                          size_t key_bytes, uint64_t expect);
+/* Adds to a number; a key that is not there is 0. The sum must be min..max (INT64_MIN and
+ * INT64_MAX: no bounds) and, once something is reserved or posted of it, not below 0. OK: *now (may
+ * be NULL) is the sum. E_PRECONDITION: it would be out of bounds, nothing changed, *now is the
+ * number as it is. E_STATE: it is bytes. E_FULL. */
+PAWL_API PAWL_CHECK int pawl_state_add(struct pawl *lane, const char *table, const void *key,
+                                       size_t key_bytes, int64_t number, int64_t min, int64_t max,
+                                       int64_t *now);
+
+struct pawl_state_item {
+    size_t size;
+    struct pawl_value value; /* what pawl_state_get() tells of it, without the bytes */
+    uint32_t key_bytes;
+    uint32_t reserved;
+    uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* and a NUL */
+};
+/* Keys that begin with `prefix` (0 bytes: all) and come after the key `after` (0 bytes: from the
+ * first), in order of their bytes. Returns the number written (at most max, at most 1,024; 0: no
+ * more) or a negative result. The last key is the cursor of the next call. What is there all the
+ * time is seen exactly once, what changes meanwhile in its older or newer state. */
+PAWL_API PAWL_CHECK int pawl_state_scan(struct pawl *lane, const char *table, const void *prefix,
+                                        size_t prefix_bytes, const void *after, size_t after_bytes,
+                                        struct pawl_state_item *out, uint32_t max);
+
+/* --- reservations ---------------------------------------------------------------------------- */
+
+/* A number of a table is a stock that can be reserved from. It is made and refilled by
+ * pawl_state_add() (or put_number); what is added is available. Then, each of these in one step:
+ *
+ *   pawl_reserve   amount: available -> reserved          pawl_void, or the end of its time: back
+ *   pawl_post      amount: reserved -> posted; less than all: the rest goes back
+ *
+ * available >= 0, reserved >= 0, and available + reserved + posted is what was added, always. The
+ * id (16 bytes, unique in the table, best random) is the caller's. A reservation that is over is
+ * remembered for 24 h (of all tables the last 1,000,000), and a call that comes too late or again
+ * is told what became of it. */
+
 enum pawl_reservation_state {
     PAWL_RESERVATION_NONE,
     PAWL_RESERVATION_OPEN,
@@ -486,6 +572,34 @@ enum pawl_reservation_state {
     PAWL_RESERVATION_VOIDED,
     PAWL_RESERVATION_EXPIRED
 };
+
+/* amount: 1..INT64_MAX. ttl_ns: 0 (no end) to 10 years. OK and OK_DUPLICATE (it is open, with this
+ * key and amount): *left (may be NULL) is what is available now. E_RES_SHORT: *left is what there
+ * is. E_RES_DIFFERENT_AMOUNT: the id is used with another amount or key. E_RES_ALREADY_POSTED,
+ * E_RES_ALREADY_VOIDED, E_RES_EXPIRED: it was, and is over. E_RES_NOT_FOUND: no such key. E_STATE:
+ * the key holds bytes. E_FULL, E_QUOTA (1,000,000 open). */
+PAWL_API PAWL_CHECK int pawl_reserve(struct pawl *lane, const char *table, const uint8_t id[16],
+                                     const void *key, size_t key_bytes, uint64_t amount,
+                                     uint64_t ttl_ns, uint64_t *left);
+/* amount 0: all of it. OK; E_RES_ALREADY_POSTED (with this amount, or 0 was asked);
+ * E_RES_DIFFERENT_AMOUNT (more than is reserved; posted with another one); E_RES_ALREADY_VOIDED;
+ * E_RES_EXPIRED; E_RES_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_post(struct pawl *lane, const char *table, const uint8_t id[16],
+                                  uint64_t amount);
+/* OK; E_RES_ALREADY_VOIDED; E_RES_ALREADY_POSTED; E_RES_EXPIRED; E_RES_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_void(struct pawl *lane, const char *table, const uint8_t id[16]);
+
+struct pawl_reservation {
+    size_t size;
+    uint32_t state; /* enum pawl_reservation_state */
+    uint32_t key_bytes;
+    uint64_t amount, posted;
+    uint64_t left_ns; /* OPEN: until it expires, 0 for no end; else until it is forgotten */
+    uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* of an open one, and a NUL */
+};
+/* OK; E_RES_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_reservation_get(struct pawl *lane, const char *table,
+                                             const uint8_t id[16], struct pawl_reservation *out);
 
 /* --- asynchronous ---------------------------------------------------------------------------- */
 

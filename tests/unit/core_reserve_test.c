@@ -178,7 +178,7 @@ static void a_number_that_is_reserved_from_is_not_taken_away(void **state)
     (void)core_void(&w->a, w->t, 1);
     counts_are(w, 4, 0, 0);
     assert_int_equal(core_delete(&w->a, w->t, "n").result, PAWL_OK);
-    expect(core_reserve(&w->a, w->t, 2, "n", 1, 0), PAWL_E_NOT_FOUND, 0);
+    expect(core_reserve(&w->a, w->t, 2, "n", 1, 0), PAWL_E_RES_NOT_FOUND, 0);
     (void)core_put(&w->a, w->t, "n", "12345678");
     expect(core_reserve(&w->a, w->t, 2, "n", 1, 0), PAWL_E_STATE, 0);
     assert_int_equal(core_reserve(&w->a, w->t, 2, "n", 0, 0).result, PAWL_E_INVALID);
