@@ -100,7 +100,12 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
         reason = pawl_core_lease_at(core, m->lease)->reason;
     }
     uint32_t payload = pawl_core_message_payload_bytes(m);
-    uint32_t bytes = (uint32_t)sizeof r + payload + r.reason_bytes;
+    uint64_t key_queue = 0;
+    uint32_t key = pawl_core_key_of(core, m);
+    if (key)
+        key_queue = pawl_core_queue_at(core, pawl_ledger_at(&core->ledger, key)->d)->id;
+    uint32_t tail = pawl_record_message_tail(&r);
+    uint32_t bytes = (uint32_t)sizeof r + payload + r.reason_bytes + tail;
     if (!fits(core, bytes, budget))
         return false;
     uint64_t lsn;
@@ -108,8 +113,14 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
     memcpy(out, &r, sizeof r);
     if (payload)
         memcpy(out + sizeof r, pawl_payload_at(&core->payload, m->payload), payload);
+    if (m->key_bytes) {
+        uint64_t end = key ? pawl_ledger_at(&core->ledger, key)->c : 0;
+        memcpy(out + sizeof r + (m->flags & PAWL_MESSAGE_TTL ? 8 : 0), &end, sizeof end);
+    }
     if (reason)
         memcpy(out + sizeof r + payload, pawl_payload_at(&core->payload, reason), r.reason_bytes);
+    if (tail)
+        memcpy(out + bytes - tail, &key_queue, tail);
     pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
     return true;
 }
@@ -221,6 +232,23 @@ static bool copy_reservation(struct pawl_core *core, uint32_t n, uint64_t *budge
     return true;
 }
 
+static bool copy_entry(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    struct pawl_key_rec r;
+    const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
+    if (!pawl_core_key_needed(core, e)) {
+        pawl_core_ledger_remove(core, n);
+        return true;
+    }
+    if (!fits(core, sizeof r, budget))
+        return false;
+    pawl_core_key_rec(core, e, &r);
+    uint64_t lsn;
+    memcpy(pawl_core_append(core, PAWL_RECORD_KEY, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_ledger_home(core, n, lsn);
+    return true;
+}
+
 static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t n, uint64_t *budget)
 {
     switch (kind) {
@@ -234,6 +262,8 @@ static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t 
         return copy_cell(core, n, budget);
     case PAWL_KIND_RESERVATION:
         return copy_reservation(core, n, budget);
+    case PAWL_KIND_LEDGER:
+        return copy_entry(core, n, budget);
     default:
         return copy_lane(core, n, budget);
     }

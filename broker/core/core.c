@@ -172,7 +172,7 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
     uint64_t first = PAWL_FIRST_RECORDS;
     switch (head->type) {
     case PAWL_CMD_SEND:
-        return first + sizeof(struct pawl_send_rec) + PAWL_RECORD_HEAD + 8 + head->bytes;
+        return first + sizeof(struct pawl_send_rec) + PAWL_RECORD_HEAD + 16 + head->bytes;
     case PAWL_CMD_RECEIVE: /* one batch; more if there is room */
         return first + sizeof(struct pawl_grant_rec) + PAWL_RECORD_HEAD +
                PAWL_GRANT_BATCH * PAWL_END_ROOM;

@@ -6,7 +6,7 @@
  *
  *   core.c     create, destroy, the dispatcher, timers, room
  *   queue.c    queues: options, rights, names, states of messages as lists
- *   ledger.[ch]  what is remembered: keys and operations
+ *   ledger.[ch]  what is remembered   key.c  dedup keys of messages
  *   order.c    ordering keys
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
@@ -49,6 +49,7 @@
 #define PAWL_TOMBSTONES_MAX 1000000u /* a queue */
 #define PAWL_WAITERS_A_SESSION_MAX 1024u
 #define PAWL_RETENTION_NS_DEFAULT (600 * PAWL_NS_S)
+#define PAWL_DEDUP_WINDOW_NS_DEFAULT (600 * PAWL_NS_S)
 #define PAWL_GRANT_BATCH 32u       /* messages one GRANT record holds at most */
 #define PAWL_LOWEST_EVERY_MASK 31u /* one delivery in 32 goes to the lowest level that waits */
 
@@ -122,7 +123,8 @@ struct pawl_core_queue {
     uint64_t wait_lsn; /* what a relaxed or memory answer waits for: its own creation */
     uint64_t gone_time;
     /* options with the defaults put in */
-    uint64_t lease_ns, hold_ns, retention_ns, messages_max, bytes_max;
+    uint64_t lease_ns, hold_ns, retention_ns, dedup_window_ns, messages_max, bytes_max;
+    uint64_t dedup_keys; /* entries of the ledger that name it */
     uint32_t message_bytes_max, inflight_max, failed_max, crashed_max;
     struct pawl_ready ready[PAWL_PRIORITIES];
     struct pawl_ready blocked; /* the first ready message of each ordering key that is held */
@@ -433,6 +435,10 @@ struct pawl_core_home_slot *pawl_core_home_slot(const struct pawl_core *core, ui
 /* --- message.c ------------------------------------------------------------------------------- */
 
 uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m); /* of the block */
+static inline uint32_t pawl_core_message_own_bytes(const struct pawl_core_message *m)
+{
+    return (m->flags & PAWL_MESSAGE_TTL ? 8u : 0u) + (m->key_bytes ? 8u : 0u);
+}
 /* What the client sent of it, which is what counts against the queue's limit. */
 static inline uint32_t pawl_core_message_content_bytes(const struct pawl_core_message *m)
 {
@@ -620,10 +626,41 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t message,
                            const struct pawl_grant_rec *rec, uint64_t grant, uint64_t random,
                            uint32_t session, uint32_t waiter);
 
+/* --- key.c ----------------------------------------------------------------------------------- */
+
+#define PAWL_KEY_LIVE (sizeof(struct pawl_key_rec) + PAWL_RECORD_HEAD)
+void pawl_core_key_name(const struct pawl_core *core, uint64_t queue, const void *key,
+                        uint32_t bytes, uint64_t *id, uint64_t *id_high);
+uint64_t pawl_core_key_body(const struct pawl_core *core, const void *body, uint32_t bytes);
+/* The entry of a message; 0: it has no key, or its queue is gone. */
+uint32_t pawl_core_key_of(const struct pawl_core *core, const struct pawl_core_message *m);
+void pawl_core_key_word(const struct pawl_core *core, uint32_t block, bool ttl, uint64_t word);
+uint8_t pawl_core_key_state(const struct pawl_core *core, const struct pawl_ledger_entry *e);
+/* Of a message that becomes terminal or vanishes; while it still has payload and home. */
+void pawl_core_key_end(struct pawl_core *core, struct pawl_core_message *m, uint8_t state);
+/* Is there such a key, now? */
+bool pawl_core_key_valid(const struct pawl_core *core, const struct pawl_ledger_entry *e);
+/* OK: free, with *entry that of one that is over, or 0. OK_DUPLICATE, E_KEY_MISMATCH: used. */
+int pawl_core_key_look(struct pawl_core *core, uint64_t id, uint64_t id_high, uint64_t body,
+                       uint32_t *entry);
+/* Takes it, after a pawl_core_ledger_ready(). over: what look left. */
+uint32_t pawl_core_key_hold(struct pawl_core *core, const struct pawl_core_queue *q, uint64_t id,
+                            uint64_t id_high, uint64_t body, uint32_t over);
+/* Replay: makes the entry of a message in this block, as its record has it. 0, or -1: no memory. */
+int pawl_core_key_restore(struct pawl_core *core, uint64_t queue, uint64_t id, uint32_t block,
+                          bool ttl, uint32_t key_bytes, uint32_t body_offset, uint32_t body_bytes);
+int pawl_core_key_fact(struct pawl_core *core, const struct pawl_key_rec *rec, uint64_t lsn);
+bool pawl_core_key_needed(const struct pawl_core *core, const struct pawl_ledger_entry *e);
+void pawl_core_key_rec(const struct pawl_core *core, const struct pawl_ledger_entry *e,
+                       struct pawl_key_rec *out);
+
 /* --- send.c, settle.c, repair.c, query.c ----------------------------------------------------- */
 
 /* A send, judged. check reserves and copies, changes nothing that anybody sees; then either commit,
- * which cannot fail and returns the id, or undo. beside: sends that are checked and not yet
+ * which cannot fail and returns the id, or undo. OK_DUPLICATE: the key was used, nothing is to be
+ * done, neither commit nor undo is needed; value is the first one's id, or 0 where that is a send
+ * of the same row that is not committed yet (pawl_core_send_first() tells after it is), state its
+ * state. E_KEY_MISMATCH: the same, as a refusal. beside: sends that are checked and not yet
  * committed; what they will add to the queue stands in its `checked` and `checked_bytes`, which the
  * caller keeps. value: of a refusal. */
 struct pawl_core_send {
@@ -638,12 +675,18 @@ struct pawl_core_send {
     uint32_t bytes; /* of the client's part of the payload */
     uint32_t own;   /* bytes of ours in front of it, in the block */
     uint32_t block;
-    bool ordered; /* with others of its key */
+    uint32_t key;  /* ledger entry: held by this send, or that of the first one */
+    uint8_t state; /* of the first one */
+    bool ordered;  /* with others of its key */
 };
 int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *out);
 uint32_t pawl_core_send_bytes(const struct pawl_core_send *send);
 uint64_t pawl_core_send_commit(struct pawl_core_send *send, uint64_t *lsn);
 void pawl_core_send_undo(struct pawl_core_send *send);
+/* After all commits of the row: the id that an OK_DUPLICATE of it answers. */
+uint64_t pawl_core_send_first(const struct pawl_core_send *send);
+/* PAWL_ANSWER_... of an answer to it. */
+uint8_t pawl_core_send_flags(const struct pawl_core_send *send, int result);
 void pawl_core_send_take(struct pawl_take *t);
 uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *rec,
                               struct pawl_core_queue *q, uint32_t block, uint64_t lsn);

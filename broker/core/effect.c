@@ -114,7 +114,7 @@ static void write_delivery(struct pawl_core *core, const struct pawl_effect *e,
     uint32_t have = pawl_core_message_content_bytes(m);
     PAWL_ASSERT_REL(have, <=, bytes);
     if (have) {
-        uint32_t skip = m->flags & PAWL_MESSAGE_TTL ? 8 : 0;
+        uint32_t skip = pawl_core_message_own_bytes(m);
         memcpy(out, (uint8_t *)pawl_payload_at(&core->payload, m->payload) + skip, have);
     }
     memset(out + have, 0, bytes - have);

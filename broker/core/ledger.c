@@ -182,6 +182,8 @@ uint32_t pawl_core_ledger_insert(struct pawl_core *core, const struct pawl_ledge
     e->id = index_word(l, e->kind, from->id, from->id_high);
     pawl_table_insert(&l->table, e->id, n);
     l->count[e->kind]++;
+    if (e->kind == PAWL_LEDGER_KEY && e->d)
+        pawl_core_queue_at(core, e->d)->dedup_keys++;
     /* A replay has no clock to compare with: pawl_core_ledger_start() lists them. */
     if (l->started)
         enter(core, n);
@@ -196,6 +198,8 @@ void pawl_core_ledger_remove(struct pawl_core *core, uint32_t n)
     leave(core, n);
     pawl_table_remove(&l->table, e->id, n);
     l->count[e->kind]--;
+    if (e->kind == PAWL_LEDGER_KEY && e->d)
+        pawl_core_queue_at(core, e->d)->dedup_keys--;
     e->kind = PAWL_LEDGER_NONE;
     pawl_pool_give(&l->pool, n);
 }
@@ -205,7 +209,7 @@ uint64_t pawl_core_ledger_fact_bytes(const struct pawl_core *core,
 {
     (void)core;
     (void)e;
-    return sizeof(struct pawl_ledger_entry) + PAWL_RECORD_HEAD;
+    return PAWL_KEY_LIVE;
 }
 
 void pawl_core_ledger_home(struct pawl_core *core, uint32_t n, uint64_t lsn)
@@ -249,6 +253,19 @@ void pawl_core_ledger_timer(struct pawl_core *core, enum pawl_ledger_kind kind)
         c->today = pawl_max_u64(c->today, today);
 }
 
+uint32_t pawl_core_ledger_sweep(struct pawl_core *core, uint32_t budget)
+{
+    struct pawl_ledger *l = &core->ledger;
+    for (; budget > 0 && l->sweep < l->pool.never_used; l->sweep++, budget--) {
+        const struct pawl_ledger_entry *e = pawl_ledger_at(l, l->sweep);
+        if (e->kind == PAWL_LEDGER_KEY && e->d && pawl_core_queue_at(core, e->d)->gone)
+            pawl_core_ledger_remove(core, l->sweep);
+    }
+    if (l->sweep >= l->pool.never_used)
+        l->sweep = 1; /* the next pass: another queue may be gone since this one began */
+    return budget;
+}
+
 /* --- lives ----------------------------------------------------------------------------------- */
 
 static int calendar_init(struct pawl_core *core, enum pawl_ledger_kind kind, uint32_t shift)
@@ -267,6 +284,7 @@ int pawl_core_ledger_init(struct pawl_core *core)
     l->max = core->options.ledger_max ? core->options.ledger_max : PAWL_LEDGER_MAX_DEFAULT;
     l->op_retention_ns = PAWL_OP_RETENTION_NS_DEFAULT;
     l->secret = core->options.hash_seed;
+    l->sweep = 1;
     if (pawl_pool_init(&l->pool, &core->budget, sizeof(struct pawl_ledger_entry),
                        PAWL_LEDGER_SHIFT) != 0 ||
         pawl_table_init(&l->table, &core->budget, &l->pool, offsetof(struct pawl_ledger_entry, id),

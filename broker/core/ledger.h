@@ -83,6 +83,7 @@ struct pawl_ledger {
     uint64_t secret;
     struct pawl_ledger_calendar calendars[PAWL_LEDGER_KINDS];
     bool started;
+    uint32_t sweep; /* where looking for keys of gone queues goes on */
     uint64_t duplicates, mismatches, evicted;
 };
 
@@ -121,6 +122,9 @@ void pawl_core_ledger_home(struct pawl_core *core, uint32_t n, uint64_t lsn);
 /* Bytes of log that the fact of such an entry takes, head included. */
 uint64_t pawl_core_ledger_fact_bytes(const struct pawl_core *core,
                                      const struct pawl_ledger_entry *entry);
+/* Looks at `budget` entries for keys of queues that are gone, and drops them; what is left of the
+ * budget, not 0 where a pass has ended. */
+uint32_t pawl_core_ledger_sweep(struct pawl_core *core, uint32_t budget);
 /* When it is over: pawl time. */
 uint64_t pawl_core_ledger_end(const struct pawl_core *core, const struct pawl_ledger_entry *entry);
 void pawl_core_ledger_timer(struct pawl_core *core, enum pawl_ledger_kind kind);

@@ -3,8 +3,7 @@
 
 uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m)
 {
-    return (m->flags & PAWL_MESSAGE_TTL ? 8u : 0u) + m->key_bytes + m->ordering_key_bytes +
-           m->headers_bytes + m->body_bytes;
+    return pawl_core_message_own_bytes(m) + pawl_core_message_content_bytes(m);
 }
 
 uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pawl_core_message *m)
@@ -34,8 +33,10 @@ uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
         return PAWL_END_ROOM;
     /* The reason is counted at its largest only while there can be one. */
     uint64_t reason = m->nacked || m->dead_reason ? PAWL_REASON_BYTES_MAX : 0;
-    return sizeof(struct pawl_message_rec) + PAWL_RECORD_HEAD + reason +
-           pawl_core_message_payload_bytes(m);
+    uint64_t bytes = sizeof(struct pawl_message_rec) + PAWL_RECORD_HEAD + reason +
+                     pawl_core_message_payload_bytes(m);
+    /* Its end must not need more than its life: then the key has a fact of its own. */
+    return m->key_bytes ? pawl_max_u64(bytes + 8, PAWL_END_ROOM + PAWL_KEY_LIVE) : bytes;
 }
 
 /* --- lists ----------------------------------------------------------------------------------- */
@@ -245,6 +246,8 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
         pawl_core_lease_over(core, pawl_core_lease_at(core, m->lease));
         pawl_core_lease_free(core, m->lease);
     }
+    if (m->key_bytes)
+        pawl_core_key_end(core, m, state);
     pawl_timer_destroy(&core->wheel, m->timer);
     m->state = state;
     m->sent_wall = forget;
@@ -265,6 +268,8 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
     core->live -= pawl_core_message_live_bytes(core, m);
     leave_for_good(core, q, n, m);
     if (!pawl_core_terminal(m->state)) {
+        if (m->key_bytes)
+            pawl_core_key_end(core, m, PAWL_STATE_PURGED); /* its queue is gone */
         core->messages_live--;
         q->bytes -= pawl_core_message_content_bytes(m);
         if (m->lease) {

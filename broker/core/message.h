@@ -16,8 +16,8 @@
  * A message of an ordering key finds the entry of it by a hash, and needs no word for that
  * (order.c).
  *
- * payload: a block of [u64 pawl time of the TTL, if PAWL_MESSAGE_TTL] key, ordering key, headers,
- * body.
+ * payload: a block of [u64 pawl time of the TTL, if PAWL_MESSAGE_TTL] [u64 ledger entry of its key,
+ * if it has one] key, ordering key, headers, body.
  *
  * A terminal message is a tombstone: payload and lease are given back and three words change their
  * meaning: sent_wall = pawl time at which it may be forgotten, lease = pid that acknowledged it,

@@ -79,6 +79,11 @@ void pawl_core_metrics_text(const struct pawl_core *core, struct pawl_core_text 
     line(t, "acks_total", NULL, s.acks);
     line(t, "refused_total", NULL, s.refused);
     line(t, "refusing_sends", NULL, core->refuse);
+    line(t, "ledger_keys", NULL, core->ledger.count[PAWL_LEDGER_KEY]);
+    line(t, "ledger_operations", NULL, core->ledger.count[PAWL_LEDGER_OP]);
+    line(t, "ledger_limit", NULL, core->ledger.max);
+    line(t, "duplicates_total", NULL, core->ledger.duplicates);
+    line(t, "key_mismatches_total", NULL, core->ledger.mismatches);
     for (uint32_t i = 0; i < core->names_count; i++) {
         const struct pawl_core_queue *q = pawl_core_queue_at(core, core->names[i]);
         if (!peer || pawl_core_queue_allows(core, q, peer->uid, peer->gid, PAWL_RIGHT_QUERY))

@@ -21,7 +21,7 @@ static struct pawl_hash128 hash(const struct pawl_core *core, const struct pawl_
     memcpy(text, &queue, sizeof queue);
     if (m->ordering_key_bytes) {
         const uint8_t *p = pawl_payload_at(&core->payload, m->payload);
-        p += (m->flags & PAWL_MESSAGE_TTL ? 8u : 0u) + m->key_bytes;
+        p += pawl_core_message_own_bytes(m) + m->key_bytes;
         memcpy(text + 8, p, m->ordering_key_bytes);
     }
     return pawl_hash128(text, 8u + m->ordering_key_bytes, core->options.hash_seed);

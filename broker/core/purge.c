@@ -276,7 +276,7 @@ static uint32_t sweep_queue(struct pawl_core *core, struct pawl_core_queue *q, u
         pawl_core_sweep_message(core, q, n);
     }
     bool empty = pawl_core_state_sweep(core, q, &budget);
-    if (empty && budget > 0 && !q->active && q->purging == 0) {
+    if (empty && budget > 0 && !q->active && q->purging == 0 && q->dedup_keys == 0) {
         q->sweeping = false;
         core->sweeping--;
         free_if_done(core, q);
@@ -286,11 +286,17 @@ static uint32_t sweep_queue(struct pawl_core *core, struct pawl_core_queue *q, u
 
 bool pawl_core_sweep(struct pawl_core *core, uint32_t budget)
 {
+    bool keys = false;
     for (uint32_t n = 1; n < core->queues.never_used && core->sweeping > 0 && budget > 0; n++) {
         struct pawl_core_queue *q = pawl_core_queue_at(core, n);
-        if (q->number == n && q->sweeping)
-            budget = sweep_queue(core, q, budget);
+        if (q->number != n || !q->sweeping)
+            continue;
+        budget = sweep_queue(core, q, budget);
+        keys = keys || (q->number == n && q->dedup_keys > 0);
     }
+    /* Entries are looked at one beside the other, much faster than messages are freed. */
+    if (keys)
+        (void)pawl_core_ledger_sweep(core, 16 * budget);
     return core->sweeping > 0;
 }
 

@@ -104,6 +104,7 @@ void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_qu
     q->lease_ns = o->lease_ns ? o->lease_ns : PAWL_LEASE_NS_DEFAULT;
     q->hold_ns = o->max_hold_ns ? o->max_hold_ns : PAWL_LEASE_NS_MAX;
     q->retention_ns = o->done_retention_ns ? o->done_retention_ns : PAWL_RETENTION_NS_DEFAULT;
+    q->dedup_window_ns = o->dedup_window_ns ? o->dedup_window_ns : PAWL_DEDUP_WINDOW_NS_DEFAULT;
     q->messages_max = o->max_messages ? o->max_messages : UINT64_MAX;
     q->bytes_max = o->max_bytes ? o->max_bytes : UINT64_MAX;
     uint32_t most = o->mode == PAWL_TABLE ? PAWL_STATE_BYTES_MAX : PAWL_MESSAGE_BYTES_DEFAULT;
@@ -192,6 +193,7 @@ static void canonical(struct pawl_queue_options *o, const struct pawl_core_queue
     o->lease_ns = filled.lease_ns;
     o->max_hold_ns = filled.hold_ns;
     o->done_retention_ns = filled.retention_ns;
+    o->dedup_window_ns = filled.dedup_window_ns;
     o->max_message_bytes = filled.message_bytes_max;
     o->max_inflight = filled.inflight_max;
     o->max_failed = filled.failed_max;

@@ -22,6 +22,7 @@ static const uint16_t fixed_bytes[] = {
     [PAWL_RECORD_MESSAGE] = sizeof(struct pawl_message_rec),
     [PAWL_RECORD_STATE] = sizeof(struct pawl_state_rec),
     [PAWL_RECORD_RESERVATION] = sizeof(struct pawl_reservation_rec),
+    [PAWL_RECORD_KEY] = sizeof(struct pawl_key_rec),
 };
 
 static bool terminal(uint8_t state)
@@ -72,7 +73,8 @@ static bool message_fits(const struct pawl_record_view *v)
            live(r->state) && r->lane < PAWL_LANES_MAX && r->kind <= PAWL_LEASE_DETACHED &&
            r->dead_reason <= PAWL_DEAD_REJECTED &&
            (r->state != PAWL_STATE_LEASED || (r->leased && r->grant != 0)) &&
-           v->rest_bytes == pawl_record_message_payload(r) + r->reason_bytes;
+           v->rest_bytes ==
+               pawl_record_message_payload(r) + r->reason_bytes + pawl_record_message_tail(r);
 }
 
 static bool state_fits(const struct pawl_record_view *v)
@@ -135,6 +137,9 @@ static bool fits(const struct pawl_record_view *v)
         return state_fits(v);
     case PAWL_RECORD_RESERVATION:
         return reservation_fits(v);
+    case PAWL_RECORD_KEY:
+        return v->rest_bytes == 0 && v->key.queue != 0 && terminal((uint8_t)v->key.state) &&
+               v->key.state <= UINT8_MAX;
     default:
         return false;
     }

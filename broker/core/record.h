@@ -20,7 +20,8 @@
  *                                       of a tombstone
  *   RESTORE      40                     dead -> ready
  *   PURGE        48 + 8 a message
- *   MESSAGE      128 [+ 8] + payload + reason   fact: a message that is not terminal
+ *   MESSAGE      128 [+ 8] + payload + reason [+ 8]   fact: a message that is not terminal
+ *   KEY          56                     fact: the dedup key of a message that ended
  *   STATE        88 + key + value    fact, and decision of put, add, delete of a key of a table
  *   RESERVATION  128 + key           fact, and decision of reserve, post, void, expiry: with the
  *                                    number that it is taken from
@@ -54,6 +55,7 @@ enum pawl_record_type {
     PAWL_RECORD_MESSAGE = 12,
     PAWL_RECORD_STATE = 16,
     PAWL_RECORD_RESERVATION = 17,
+    PAWL_RECORD_KEY = 15,
 };
 
 struct pawl_op_rec {
@@ -111,7 +113,8 @@ struct pawl_queue_rec {
 #define PAWL_QUEUE_PAUSED 1u
 #define PAWL_QUEUE_GONE 2u
 
-/* Then: [u64 ttl end] key, ordering key, headers, body. */
+/* Then: [u64 ttl end] [u64 end of the key's window, if there is a key] key, ordering key, headers,
+ * body. */
 struct pawl_send_rec {
     struct pawl_op_rec op; /* extra: body bytes */
     uint64_t queue, id, place, sent_wall;
@@ -204,7 +207,8 @@ struct pawl_purge_rec {
     /* u64 message[count] */
 };
 
-/* Then: [u64 ttl end], payload, reason. */
+/* Then: payload as of a SEND, reason, [u64 queue that the key was sent to, if there is a key; 0:
+ * that one is gone]. */
 struct pawl_message_rec {
     uint64_t queue, id, place, sent_wall;
     uint64_t grant, random, due;
@@ -258,6 +262,16 @@ struct pawl_reservation_rec {
     uint8_t reserved[6];
 };
 
+struct pawl_key_rec {
+    uint64_t queue;
+    uint64_t id, id_high; /* hash of queue and key, under the directory's secret */
+    uint64_t message;     /* 0: none */
+    uint64_t body;        /* hash */
+    uint64_t end;         /* of the window, pawl time */
+    uint32_t state;       /* that the message ended in */
+    uint32_t reserved;
+};
+
 _Static_assert(sizeof(struct pawl_op_rec) == 24, "no gaps");
 _Static_assert(sizeof(struct pawl_state_rec) == 88, "no gaps");
 _Static_assert(sizeof(struct pawl_reservation_rec) == 128, "no gaps");
@@ -272,6 +286,7 @@ _Static_assert(sizeof(struct pawl_end_rec) == 72, "no gaps");
 _Static_assert(sizeof(struct pawl_restore_rec) == 40, "no gaps");
 _Static_assert(sizeof(struct pawl_purge_rec) == 56, "no gaps");
 _Static_assert(sizeof(struct pawl_message_rec) == 128, "no gaps");
+_Static_assert(sizeof(struct pawl_key_rec) == 56, "no gaps");
 _Static_assert(sizeof(struct pawl_queue_rec) ==
                    24 + 32 + 80 + PAWL_NAME_BYTES_MAX + 1 + sizeof(struct pawl_queue_options),
                "no gaps");
@@ -298,6 +313,7 @@ struct pawl_record_view {
         struct pawl_message_rec message;
         struct pawl_state_rec state;
         struct pawl_reservation_rec reservation;
+        struct pawl_key_rec key;
     };
     const uint8_t *rest;
     uint32_t rest_bytes;
@@ -306,16 +322,26 @@ struct pawl_record_view {
 /* Checks sizes and ranges, so that apply need not. 0, or -1: no such record. */
 int pawl_record_decode(struct pawl_record_view *out, uint16_t type, const void *body,
                        uint32_t bytes);
+/* Words of ours in front of what the client sent. */
+static inline uint32_t pawl_record_own_bytes(uint8_t flags, uint8_t key_bytes)
+{
+    return (flags & PAWL_RECORD_TTL ? 8u : 0u) + (key_bytes ? 8u : 0u);
+}
 /* Bytes of the payload block: what follows a SEND, or a MESSAGE without its reason. */
 static inline uint32_t pawl_record_send_payload(const struct pawl_send_rec *r)
 {
-    return (r->flags & PAWL_RECORD_TTL ? 8u : 0u) + r->key_bytes + r->ordering_key_bytes +
+    return pawl_record_own_bytes(r->flags, r->key_bytes) + r->key_bytes + r->ordering_key_bytes +
            r->headers_bytes + r->op.extra;
 }
 static inline uint32_t pawl_record_message_payload(const struct pawl_message_rec *r)
 {
-    return (r->flags & PAWL_RECORD_TTL ? 8u : 0u) + r->key_bytes + r->ordering_key_bytes +
+    return pawl_record_own_bytes(r->flags, r->key_bytes) + r->key_bytes + r->ordering_key_bytes +
            r->headers_bytes + r->body_bytes;
+}
+/* What follows the reason of a MESSAGE. */
+static inline uint32_t pawl_record_message_tail(const struct pawl_message_rec *r)
+{
+    return r->key_bytes ? 8u : 0u;
 }
 
 #endif

@@ -119,6 +119,11 @@ static int send(struct pawl_core *core, const struct pawl_record_view *v, uint64
         return memory_out(core);
     if (take_payload(core, v->rest, v->rest_bytes, &block) != 0)
         return -1;
+    const struct pawl_send_rec *r = &v->send;
+    if (r->key_bytes &&
+        pawl_core_key_restore(core, q->id, r->id, block, r->flags & PAWL_RECORD_TTL, r->key_bytes,
+                              v->rest_bytes - r->op.extra, r->op.extra) != 0)
+        return memory_out(core);
     (void)pawl_core_send_apply(core, &v->send, q, block, lsn);
     return 0;
 }
@@ -243,14 +248,26 @@ static int fact(struct pawl_core *core, const struct pawl_record_view *v, uint64
     if (!q)
         return -1;
     uint32_t n = find_message(core, r->id);
-    if (n != 0)
+    if (n != 0) {
+        struct pawl_core_message *old = pawl_core_message_at(core, n);
+        if (pawl_core_key_of(core, old)) /* no end of it: the entry is made anew below */
+            pawl_core_key_word(core, old->payload, old->flags & PAWL_MESSAGE_TTL, 0);
         pawl_core_message_forget(core, n);
+    }
     uint32_t block;
     n = pawl_pool_take(&core->messages);
     if (n == 0)
         return memory_out(core);
-    if (take_payload(core, v->rest, pawl_record_message_payload(r), &block) != 0)
+    uint32_t payload = pawl_record_message_payload(r);
+    if (take_payload(core, v->rest, payload, &block) != 0)
         return -1;
+    if (r->key_bytes) {
+        uint64_t queue;
+        memcpy(&queue, v->rest + v->rest_bytes - sizeof queue, sizeof queue);
+        if (pawl_core_key_restore(core, queue, r->id, block, r->flags & PAWL_RECORD_TTL,
+                                  r->key_bytes, payload - r->body_bytes, r->body_bytes) != 0)
+            return memory_out(core);
+    }
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     m->id = r->id;
     m->place = r->place;
@@ -271,7 +288,7 @@ static int fact(struct pawl_core *core, const struct pawl_record_view *v, uint64
     m->crashed = r->crashed;
     m->deferred = r->deferred;
     pawl_table_insert(&core->messages_by_id, m->id, n);
-    if (r->leased && fact_lease(core, m, n, r, v->rest + v->rest_bytes - r->reason_bytes) != 0)
+    if (r->leased && fact_lease(core, m, n, r, v->rest + payload) != 0)
         return -1;
     q->bytes += pawl_core_message_content_bytes(m);
     pawl_core_message_move(core, n, r->state);
@@ -333,6 +350,10 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
     case PAWL_RECORD_RESERVATION:
         rc = pawl_core_reservation_replay(core, &v, lsn);
         break;
+    case PAWL_RECORD_KEY:
+        if (pawl_core_key_fact(core, &v.key, lsn) != 0)
+            rc = memory_out(core);
+        break;
     default:
         rc = fact(core, &v, lsn);
         break;
@@ -345,6 +366,14 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
 /* 0, or -1: something was named and never defined. */
 static int resolve(struct pawl_core *core)
 {
+    bool keys = false;
+    for (uint32_t n = 1; n < core->queues.never_used; n++) {
+        struct pawl_core_queue *q = pawl_core_queue_at(core, n);
+        if (q->number == n && !q->known && q->dedup_keys)
+            q->gone = keys = true;
+    }
+    if (keys)
+        (void)pawl_core_ledger_sweep(core, UINT32_MAX);
     for (uint32_t n = 1; n < core->queues.never_used; n++) {
         struct pawl_core_queue *q = pawl_core_queue_at(core, n);
         if (q->number != n || q->known)

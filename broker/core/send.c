@@ -4,6 +4,8 @@
  *   - the fixed part is ours; the queue, the rights, the sizes and the limits are checked
  *   - the variable part is copied once, out of memory that the client may be changing, into a
  *     payload block; only there are the headers looked at
+ *   - with a key: whether it was used, and with which body, is looked at there, too, before any
+ *     limit: a repeat needs no room
  *   - id and place; SEND record, its payload from that block; apply; answer
  *   - refused: the block is given back, nothing else was touched
  */
@@ -17,8 +19,6 @@ static int look(struct pawl_core_send *s)
     s->queue = pawl_core_queue_for(s->take, s->cmd->queue, PAWL_RIGHT_SEND, &result);
     if (!s->queue)
         return result;
-    if (s->cmd->key_bytes)
-        return PAWL_E_NOT_SUPPORTED;
     s->ordered = pawl_core_order_applies(s->queue, s->cmd->ordering_key_bytes);
     if (s->cmd->priority >= PAWL_PRIORITIES || (s->cmd->flags & ~PAWL_SEND_TIMES))
         return PAWL_E_INVALID;
@@ -39,8 +39,8 @@ static int look(struct pawl_core_send *s)
     s->ttl_end = ttl ? pawl_add_sat(core->now.time, ttl) : UINT64_MAX;
     uint64_t most = s->queue->message_bytes_max;
     /* The fact of it is its largest record, and must fit too. */
-    uint64_t other =
-        sizeof(struct pawl_message_rec) + 8 + PAWL_REASON_BYTES_MAX + s->cmd->headers_bytes;
+    uint64_t other = sizeof(struct pawl_message_rec) + 24 + PAWL_REASON_BYTES_MAX +
+                     s->cmd->key_bytes + s->cmd->ordering_key_bytes + s->cmd->headers_bytes;
     uint64_t record = core->options.record_bytes_max;
     if (record && pawl_core_queue_logged(s->queue))
         most = pawl_min_u64(most, record > other ? record - other : 0);
@@ -83,17 +83,25 @@ static bool headers_valid(const uint8_t *p, uint32_t bytes)
 static bool copy(struct pawl_core_send *s)
 {
     struct pawl_core *core = s->take->core;
-    s->own = s->ttl_end != UINT64_MAX ? 8 : 0;
+    bool timed = s->ttl_end != UINT64_MAX;
+    s->own = (timed ? 8 : 0) + (s->cmd->key_bytes ? 8 : 0);
     if (s->own + s->bytes == 0)
         return true;
     s->block = pawl_payload_take(&core->payload, s->own + s->bytes);
     if (s->block == 0)
         return false;
     uint8_t *to = pawl_payload_at(&core->payload, s->block);
-    if (s->own)
+    if (timed)
         memcpy(to, &s->ttl_end, 8);
+    if (s->cmd->key_bytes)
+        pawl_core_key_word(core, s->block, timed, 0);
     memcpy(to + s->own, s->take->variable + s->skip, s->bytes);
     return true;
+}
+
+static const uint8_t *content(const struct pawl_core_send *s)
+{
+    return (uint8_t *)pawl_payload_at(&s->take->core->payload, s->block) + s->own;
 }
 
 uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *r,
@@ -145,11 +153,15 @@ uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
         .key_bytes = s->cmd->key_bytes,
         .ordering_key_bytes = s->cmd->ordering_key_bytes,
         .priority = s->cmd->priority,
-        .flags = (uint8_t)((s->own ? PAWL_RECORD_TTL : 0) | (s->due ? PAWL_RECORD_SCHEDULED : 0) |
+        .flags = (uint8_t)((s->ttl_end != UINT64_MAX ? PAWL_RECORD_TTL : 0) |
+                           (s->due ? PAWL_RECORD_SCHEDULED : 0) |
                            (s->ordered ? PAWL_RECORD_ORDERED : 0)),
     };
     r.op.extra = s->cmd->body_bytes;
     *lsn = 0;
+    bool timed = s->ttl_end != UINT64_MAX;
+    if (s->key)
+        pawl_ledger_at(&core->ledger, s->key)->a = r.id;
     if (pawl_core_queue_logged(q)) {
         pawl_core_lane_log(core, t->lane);
         pawl_core_lane_op(core, t->lane, t->seq, &r.op);
@@ -158,6 +170,8 @@ uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
         memcpy(out, &r, sizeof r);
         if (s->own + s->bytes)
             memcpy(out + sizeof r, pawl_payload_at(&core->payload, s->block), s->own + s->bytes);
+        if (s->key)
+            memcpy(out + sizeof r + (timed ? 8 : 0), &pawl_ledger_at(&core->ledger, s->key)->c, 8);
     }
     (void)pawl_core_send_apply(core, &r, q, s->block, *lsn);
     core->sends++;
@@ -166,9 +180,23 @@ uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
 
 void pawl_core_send_undo(struct pawl_core_send *s)
 {
+    if (s->key)
+        pawl_core_ledger_remove(s->take->core, s->key);
     if (s->block)
         pawl_payload_give(&s->take->core->payload, s->block, s->own + s->bytes);
-    s->block = 0;
+    s->block = s->key = 0;
+}
+
+uint64_t pawl_core_send_first(const struct pawl_core_send *s)
+{
+    return s->value ? s->value : pawl_ledger_at(&s->take->core->ledger, s->key)->a;
+}
+
+uint8_t pawl_core_send_flags(const struct pawl_core_send *s, int result)
+{
+    if (result == PAWL_OK)
+        return PAWL_ANSWER_VALUES_RUN;
+    return (uint8_t)(s->state << PAWL_ANSWER_STATE_SHIFT);
 }
 
 /* How many messages, timers and entries of keys are to be had beside those of the sends that are
@@ -185,13 +213,55 @@ static bool memory_for(struct pawl_core_send *s, uint32_t beside)
            (!s->ordered || pawl_pool_ready(&core->orders, beside + 1));
 }
 
-int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *s)
+/* --- keys ------------------------------------------------------------------------------------ */
+
+struct name {
+    uint64_t id, id_high, body;
+    uint32_t over; /* an entry of this name that counts no more */
+};
+
+/* Was the key used? All of it is hashed once, in our own copy. */
+static int key_look(struct pawl_core_send *s, struct name *name)
 {
-    struct pawl_core *core = t->core;
+    struct pawl_core *core = s->take->core;
+    const uint8_t *p = content(s);
+    pawl_core_key_name(core, s->queue->id, p, s->cmd->key_bytes, &name->id, &name->id_high);
+    pawl_core_ledger_prefetch(core, PAWL_LEDGER_KEY, name->id, name->id_high);
+    name->body = pawl_core_key_body(core, p + s->bytes - s->cmd->body_bytes, s->cmd->body_bytes);
+    int result = pawl_core_key_look(core, name->id, name->id_high, name->body, &name->over);
+    if (result == PAWL_OK)
+        return result;
+    const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, name->over);
+    s->value = e->a;
+    s->state = pawl_core_key_state(core, e);
+    pawl_core_send_undo(s);
+    s->key = name->over; /* for pawl_core_send_first() */
+    return result;
+}
+
+static int key_hold(struct pawl_core_send *s, const struct name *name)
+{
+    struct pawl_core *core = s->take->core;
+    uint32_t limit = pawl_core_ledger_ready(core, PAWL_LEDGER_KEY, 1);
+    /* One that is over gives its place. */
+    if (limit && !name->over) {
+        s->value = limit;
+        return limit == PAWL_LIMIT_LEDGER ? PAWL_E_QUOTA : PAWL_E_FULL;
+    }
+    s->key = pawl_core_key_hold(core, s->queue, name->id, name->id_high, name->body, name->over);
+    pawl_core_key_word(core, s->block, s->ttl_end != UINT64_MAX, s->key);
+    return PAWL_OK;
+}
+
+/* --- a send ---------------------------------------------------------------------------------- */
+
+static void begin(struct pawl_core_send *s, struct pawl_take *t)
+{
     s->take = t;
     s->cmd = t->fixed;
     s->queue = NULL;
-    s->skip = s->own = s->block = 0;
+    s->skip = s->own = s->block = s->key = 0;
+    s->state = PAWL_STATE_NONE;
     s->value = 0;
     if (s->cmd->flags & PAWL_SEND_TIMES) {
         s->skip = sizeof s->times;
@@ -199,23 +269,46 @@ int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_
     }
     s->bytes = (uint32_t)s->cmd->key_bytes + s->cmd->ordering_key_bytes + s->cmd->headers_bytes +
                s->cmd->body_bytes;
-    int result = look(s);
-    if (result == PAWL_OK)
-        result = limits(s);
+}
+
+/* All but what a key says. */
+static int room(struct pawl_core_send *s, uint32_t beside)
+{
+    int result = limits(s);
     if (result != PAWL_OK)
         return result;
-    if (!memory_for(s, beside) || !copy(s)) {
+    if (!memory_for(s, beside) || (s->block == 0 && !copy(s))) {
         s->value = PAWL_LIMIT_MEMORY;
         return PAWL_E_FULL;
     }
     const uint8_t *headers = NULL;
     if (s->block)
-        headers = (uint8_t *)pawl_payload_at(&core->payload, s->block) + s->own +
-                  s->cmd->key_bytes + s->cmd->ordering_key_bytes;
-    if (headers_valid(headers, s->cmd->headers_bytes))
-        return PAWL_OK;
-    pawl_core_send_undo(s);
-    return PAWL_E_INVALID;
+        headers = content(s) + s->cmd->key_bytes + s->cmd->ordering_key_bytes;
+    return headers_valid(headers, s->cmd->headers_bytes) ? PAWL_OK : PAWL_E_INVALID;
+}
+
+int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_send *s)
+{
+    struct name name = { .over = 0 };
+    begin(s, t);
+    int result = look(s);
+    if (result != PAWL_OK)
+        return result;
+    if (s->cmd->key_bytes) {
+        if (!copy(s)) {
+            s->value = PAWL_LIMIT_MEMORY;
+            return PAWL_E_FULL;
+        }
+        result = key_look(s, &name);
+        if (result != PAWL_OK)
+            return result;
+    }
+    result = room(s, beside);
+    if (result == PAWL_OK && s->cmd->key_bytes)
+        result = key_hold(s, &name);
+    if (result != PAWL_OK)
+        pawl_core_send_undo(s);
+    return result;
 }
 
 void pawl_core_send_take(struct pawl_take *t)
@@ -228,7 +321,12 @@ void pawl_core_send_take(struct pawl_take *t)
         value = pawl_core_send_commit(&s, &lsn);
     else
         value = s.value;
+    core->refused += result < 0;
     uint64_t wait = s.queue ? pawl_core_queue_wait(core, s.queue) : pawl_core_appended(core);
+#ifdef PAWL_BUG_DUPLICATE_EARLY
+    if (result == PAWL_OK_DUPLICATE)
+        wait = 0;
+#endif
     pawl_core_lane_answer(core, t->lane, t->seq, result, value, lsn, wait,
-                          result == PAWL_OK ? PAWL_ANSWER_VALUES_RUN : 0);
+                          pawl_core_send_flags(&s, result));
 }

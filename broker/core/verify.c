@@ -22,7 +22,7 @@ static uint64_t digest_message(const struct pawl_core *core, const struct pawl_c
         state = PAWL_STATE_READY; /* there is no record of that */
         due = 0;
     }
-    uint32_t skip = m->flags & PAWL_MESSAGE_TTL ? 8 : 0;
+    uint32_t skip = pawl_core_message_own_bytes(m);
     uint32_t bytes = pawl_core_message_payload_bytes(m);
     const uint8_t *payload = bytes ? pawl_payload_at(&core->payload, m->payload) : NULL;
     uint64_t random = 0, hold_end = 0, lease_ns = 0, holder = 0, seq = 0;
@@ -79,20 +79,21 @@ static uint64_t digest_session(const struct pawl_core *core, const struct pawl_c
 
 static uint64_t digest_entry(const struct pawl_core *core, const struct pawl_ledger_entry *e)
 {
-    bool lives = e->kind == PAWL_LEDGER_KEY && e->result == PAWL_STATE_NONE;
+    bool key = e->kind == PAWL_LEDGER_KEY;
+    const struct pawl_core_queue *q = key ? pawl_core_queue_at(core, e->d) : NULL;
+    if (q && (q->gone || !pawl_core_queue_logged(q)))
+        return 0;
+    uint8_t state = key ? pawl_core_key_state(core, e) : (uint8_t)e->result;
+    bool lives = key && !pawl_core_terminal(state);
+    if (lives)
+        state = PAWL_STATE_NONE;
     if (!lives && pawl_core_ledger_end(core, e) <= core->now.time)
         return 0; /* may be forgotten at any time */
     uint64_t id, id_high;
     pawl_core_ledger_name(core, e, &id, &id_high);
-    /* d of a key is a pool number. */
-    const uint64_t words[] = { id,
-                               id_high,
-                               e->a,
-                               e->b,
-                               e->c,
-                               e->kind == PAWL_LEDGER_KEY ? 0 : e->d,
-                               (uint64_t)e->result,
-                               e->kind };
+    const uint64_t words[] = {
+        id, id_high, e->a, e->b, e->c, q ? q->id : e->d, key ? state : (uint64_t)e->result, e->kind
+    };
     return pawl_hash64(words, sizeof words, core->options.hash_seed);
 }
 
@@ -119,7 +120,7 @@ uint64_t pawl_core_digest(const struct pawl_core *core)
     }
     for (uint32_t n = 1; n < core->ledger.pool.never_used; n++) {
         const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
-        if (e->kind != PAWL_LEDGER_NONE && e->home.segment)
+        if (e->kind != PAWL_LEDGER_NONE)
             sum += digest_entry(core, e);
     }
     return sum + pawl_core_state_digest(core);
@@ -244,6 +245,24 @@ static uint64_t verify_session(const struct pawl_core *core, const struct pawl_c
     return live;
 }
 
+/* The key of a live message is its own, and needs no record; of one that ended, another. */
+static void verify_key(const struct pawl_core *core, uint32_t n, const struct pawl_ledger_entry *e)
+{
+    const struct pawl_core_queue *q = pawl_core_queue_at(core, e->d);
+    PAWL_ASSERT_REL(q->number, ==, e->d);
+    PAWL_ASSERT_REL(e->a, !=, 0);
+    if (q->gone)
+        return;
+    if (e->result != PAWL_STATE_NONE) {
+        PAWL_ASSERT_REL(e->home.segment != 0, ==, pawl_core_queue_logged(q));
+        return;
+    }
+    PAWL_ASSERT_REL(e->home.segment, ==, 0);
+    uint32_t m = pawl_table_find(&core->messages_by_id, e->a);
+    PAWL_ASSERT_REL(m, !=, 0);
+    PAWL_ASSERT_REL(pawl_core_key_of(core, pawl_core_message_at(core, m)), ==, n);
+}
+
 static uint64_t verify_ledger(const struct pawl_core *core)
 {
     const struct pawl_ledger *l = &core->ledger;
@@ -258,6 +277,8 @@ static uint64_t verify_ledger(const struct pawl_core *core)
         PAWL_ASSERT_REL(pawl_core_ledger_find(core, e->kind, id, id_high), ==, n);
         bool lives = e->kind == PAWL_LEDGER_KEY && e->result == PAWL_STATE_NONE;
         PAWL_ASSERT(!l->started || lives || (e->flags & PAWL_LEDGER_LISTED));
+        if (e->kind == PAWL_LEDGER_KEY && e->d)
+            verify_key(core, n, e);
         count[e->kind]++;
         all++;
         live += e->home.segment ? pawl_core_ledger_fact_bytes(core, e) : 0;

@@ -428,6 +428,7 @@ int pawl_log_open(struct pawl_io *io, const struct pawl_log_options *options,
     if (rc)
         return rc;
     memset(info, 0, sizeof *info);
+    memcpy(info->log_id, r.id.log_id, sizeof info->log_id);
     info->segment_bytes = r.id.segment_bytes;
     info->record_bytes_max = (uint32_t)(large_block(options, r.id.segment_bytes) -
                                         PAWL_BLOCK_HEADER - 8 - PAWL_LOG_RECORD_HEAD);

@@ -22,6 +22,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "loop/loop.h"
 #include "loop/machine.h"
 #include "pawld.h"
@@ -241,7 +242,6 @@ static int open_engine(struct pawld *b, char *why)
                  .boot_ns = pawl_clock_boot(),
                  .wall_ns = pawl_clock_wall() },
         .core = { .memory_bytes = o->memory_bytes - lanes_memory(b),
-                  .hash_seed = give_random(b),
                   .session_grace_ns = o->session_grace_ns,
                   .sessions_max = o->sessions_max,
                   .queues_max = o->queues_max,
@@ -285,7 +285,9 @@ static int start_sessions(struct pawld *b, char *why)
         .admin_uid = geteuid(),
     };
     s->broker_epoch = b->info.epoch;
-    memcpy(s->log_id, b->info.log_id, sizeof s->log_id);
+    /* The id itself stays here: what is hashed under it must not be chosen by those outside. */
+    uint64_t shown = pawl_hash64(b->info.log_id, sizeof b->info.log_id, 2);
+    memcpy(s->log_id, &shown, sizeof shown);
     snprintf(s->io_name, sizeof s->io_name, "%s", b->io->ops->name);
     s->say = say_of_clients;
     s->say_ctx = b;

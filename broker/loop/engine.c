@@ -22,6 +22,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/hash.h"
 #include "loop/engine_inner.h"
 
 #define DRAIN_STEP_NS 50000000ull
@@ -124,6 +125,9 @@ static int core_ensure(struct pawl_engine *e)
     /* A send may stand behind the records that make its session known. */
     PAWL_ASSERT_REL(e->info->record_bytes_max, >, FIRST_RECORDS_MAX);
     e->core_options.record_bytes_max = e->info->record_bytes_max - FIRST_RECORDS_MAX;
+    /* Names of dedup keys are hashes under it: it is the same in every life of this log. */
+    if (e->core_options.hash_seed == 0)
+        e->core_options.hash_seed = pawl_hash64(e->info->log_id, sizeof e->info->log_id, 1);
     e->core = pawl_core_create(&e->core_options, &port);
     return e->core ? 0 : -ENOMEM;
 }

@@ -248,12 +248,13 @@ enum pawl_limit {
 };
 
 /* What `value` of an answer holds:
- *   SEND OK: id · RECEIVE OK: deliveries · QUEUE_FIND, QUEUE_CREATE OK: queue number · PURGE OK:
- * count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT: enum pawl_limit · E_STATE: enum pawl_state E_LEASE_LOST:
- * pid of the holder, 0 if nobody holds it · E_ALREADY_ACKED: pid that acked E_TOO_BIG: the limit in
- * bytes; of a RECEIVE: ring bytes that the next delivery needs (the library opens a larger lane and
- * asks again) · STATE, RESERVE: as said with them; E_PRECONDITION: the version or number found;
- * E_RES_...: what was posted or is left · else 0 */
+ *   SEND OK: id; OK_DUPLICATE, E_KEY_MISMATCH: id of the first one · RECEIVE OK: deliveries ·
+ * QUEUE_FIND, QUEUE_CREATE OK: queue number · PURGE OK: count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT:
+ * enum pawl_limit · E_STATE: enum pawl_state E_LEASE_LOST: pid of the holder, 0 if nobody holds it
+ * · E_ALREADY_ACKED: pid that acked E_TOO_BIG: the limit in bytes; of a RECEIVE: ring bytes that
+ * the next delivery needs (the library opens a larger lane and asks again) · STATE, RESERVE: as
+ * said with them; E_PRECONDITION: the version or number found; E_RES_...: what was posted or is
+ * left · else 0 */
 
 /* --- completions ----------------------------------------------------------------------------- */
 
@@ -277,6 +278,9 @@ struct pawl_comp_answer {
     uint32_t flags; /* PAWL_ANSWER_... */
 };
 #define PAWL_ANSWER_VALUES_RUN 1u /* value counts up with seq */
+/* SEND OK_DUPLICATE, E_KEY_MISMATCH: enum pawl_state of the first one above these bits. */
+#define PAWL_ANSWER_STATE_SHIFT 4
+#define PAWL_ANSWER_STATE_MASK 15u
 
 /* Also used for a refusal that has something to add: data is then text. */
 struct pawl_comp_data {

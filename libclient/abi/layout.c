@@ -159,6 +159,7 @@ static const uint64_t facts[] = {
     F(pawl_queue_options, max_hold_ns),
     F(pawl_queue_options, ttl_ns),
     F(pawl_queue_options, done_retention_ns),
+    F(pawl_queue_options, dedup_window_ns),
     F(pawl_queue_options, max_messages),
     F(pawl_queue_options, max_bytes),
     F(pawl_queue_options, max_message_bytes),

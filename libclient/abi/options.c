@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 
+#define DEDUP_NS_MAX (7ull * 86400 * PAWL_NS_S)
 #define RETENTION_NS_MAX (90ull * 86400 * PAWL_NS_S)
 
 bool pawl_name_valid(const char *name)
@@ -40,6 +41,7 @@ static const struct range {
     { AT(max_hold_ns), true, 0, 0, PAWL_DELAY_NS_MAX, "max_hold_ns is at most 10 years" },
     { AT(ttl_ns), true, 0, 0, PAWL_DELAY_NS_MAX, "ttl_ns is at most 10 years" },
     { AT(done_retention_ns), true, 0, 0, RETENTION_NS_MAX, "done_retention_ns is at most 90 days" },
+    { AT(dedup_window_ns), true, 0, 0, DEDUP_NS_MAX, "dedup_window_ns is at most 7 days" },
     { AT(max_message_bytes), false, 0, 0, PAWL_MESSAGE_BYTES_MAX,
       "max_message_bytes is at most 16777216" },
     { AT(max_failed), false, PAWL_KEEP, 0, UINT16_MAX, "max_failed is at most 65535" },

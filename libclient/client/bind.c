@@ -131,7 +131,7 @@ static void begin_anew(struct pawl *lane)
         if (op->state != PAWL_OP_OPEN || may_ask_again(lane, op) ||
             (nothing_done && op->type != PAWL_CMD_STOP))
             continue;
-        (void)pawl_op_answer(lane, t, PAWL_E_OUTCOME_UNKNOWN, 0, 0);
+        (void)pawl_op_answer(lane, t, PAWL_E_OUTCOME_UNKNOWN, 0, 0, 0);
     }
     pawl_entries_drop(lane);
     if (!s->same_log)
@@ -172,7 +172,7 @@ static bool copy_open(struct pawl *lane, const uint8_t *from, uint64_t from_size
     for (uint64_t t = lane->oldest; t != lane->next; t++) {
         struct pawl_op *op = &lane->ops[t & lane->op_mask];
         if (op->state == PAWL_OP_OPEN && is_idle_request(op))
-            (void)pawl_op_answer(lane, t, PAWL_E_BROKER_DOWN, 0, 0);
+            (void)pawl_op_answer(lane, t, PAWL_E_BROKER_DOWN, 0, 0, 0);
         if (op->state != PAWL_OP_OPEN)
             continue;
         uint64_t position = to->tail;

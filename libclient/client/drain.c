@@ -144,9 +144,10 @@ static int take_answer(struct pawl *lane, const uint8_t *record, uint32_t bytes)
     memcpy(&a, record, sizeof a);
     uint32_t count = a.count_minus_1 + 1u;
     uint64_t step = (a.flags & PAWL_ANSWER_VALUES_RUN) ? 1 : 0;
+    uint32_t state = a.flags >> PAWL_ANSWER_STATE_SHIFT & PAWL_ANSWER_STATE_MASK;
     uint64_t ticket = a.seq + lane->base;
     for (uint32_t i = 0; i < count; i++, a.value += step)
-        if (PAWL_UNLIKELY(!pawl_op_answer(lane, ticket + i, a.result, a.value, a.lsn)))
+        if (PAWL_UNLIKELY(!pawl_op_answer(lane, ticket + i, a.result, a.value, a.lsn, state)))
             return pawl_lane_breach(lane, "an answer to what was not asked");
     lane->events += count;
     return PAWL_OK;
@@ -171,7 +172,7 @@ static int take_data(struct pawl *lane, const uint8_t *record, uint32_t bytes)
         memcpy(lane->data, record + sizeof d, d.data_bytes);
         lane->data_bytes = d.data_bytes;
     }
-    if (!pawl_op_answer(lane, ticket, d.result, d.value, d.lsn))
+    if (!pawl_op_answer(lane, ticket, d.result, d.value, d.lsn, 0))
         return pawl_lane_breach(lane, "an answer to what was not asked");
     lane->events++;
     return PAWL_OK;

@@ -66,6 +66,7 @@ struct pawl_op {
 struct pawl_row {
     uint64_t value, lsn;
     int32_t result;
+    uint32_t state; /* of the first message of a key */
 };
 
 /* A pair of rings. Stays mapped while deliveries in it are in the program's hands. */
@@ -248,7 +249,7 @@ void *pawl_op_claim_orphan(struct pawl *lane, uint16_t type, uint32_t bytes);
 void pawl_op_forsake(struct pawl *lane);
 /* Marks a command answered; called by drain and by bind. False: no such command is open. */
 bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t value,
-                    uint64_t lsn);
+                    uint64_t lsn, uint32_t state);
 /* Frees ring space up to the oldest open command. False: the broker's word is a breach. */
 bool pawl_op_reclaim(struct pawl *lane);
 /* Own boot clock; pawl_now_coarse may be up to a tick (4 ms) old. */

@@ -152,7 +152,7 @@ void *pawl_op_claim_orphan(struct pawl *lane, uint16_t type, uint32_t bytes)
 }
 
 bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t value,
-                    uint64_t lsn)
+                    uint64_t lsn, uint32_t state)
 {
     struct pawl_op *op = op_at(lane, ticket);
     if (PAWL_UNLIKELY(op->ticket != ticket || op->state != PAWL_OP_OPEN))
@@ -163,7 +163,7 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
         op->answer = (uint32_t)(lane->answer_tail & lane->answer_mask);
         a->ticket = ticket;
         a->result = result;
-        a->reserved = 0;
+        a->state = state;
         a->value = value;
         a->lsn = lsn;
         lane->answer_tail++;
@@ -175,7 +175,8 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
     } else if (op->kind == PAWL_OP_PLAIN) {
         uint64_t i = ticket - lane->row_first;
         if (i < lane->row_count)
-            lane->rows[i] = (struct pawl_row){ .value = value, .lsn = lsn, .result = result };
+            lane->rows[i] =
+                (struct pawl_row){ .value = value, .lsn = lsn, .result = result, .state = state };
         lane->plain_open--;
     }
     while (lane->oldest != lane->next && op_at(lane, lane->oldest)->state == PAWL_OP_FREE)

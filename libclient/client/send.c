@@ -162,8 +162,8 @@ static void sent_of(struct pawl_sent *out, const struct pawl_row *row)
 {
     out->result = row->result;
     out->lsn = row->lsn;
-    out->id = row->result >= 0 ? row->value : 0;
-    out->state = PAWL_STATE_NONE;
+    out->id = row->result >= 0 || row->result == PAWL_E_KEY_MISMATCH ? row->value : 0;
+    out->state = row->state;
 }
 
 int pawl_send(struct pawl *lane, const char *queue, const void *body, size_t bytes,

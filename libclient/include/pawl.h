@@ -221,6 +221,8 @@ struct pawl_queue_options {
     uint64_t ttl_ns;             /* at most 10 years; 0: no end */
     uint64_t done_retention_ns;  /* how long a message is remembered after its end, at most 90 days;
                                     0: 10 min; 1 ns: not at all */
+    uint64_t dedup_window_ns;    /* how long a dedup key is remembered after its message was
+                                    accepted, at most 7 days; and while that lives; 0: 10 min */
     uint64_t max_messages;       /* 0: no limit of its own */
     uint64_t max_bytes;          /* 0: no limit of its own */
     uint32_t max_message_bytes;  /* at most 16 MiB; 0: 1 MiB */
@@ -298,14 +300,18 @@ struct pawl_send_options {
     }
 
 struct pawl_sent {
-    uint64_t id;    /* of the message; of the first one for OK_DUPLICATE */
+    uint64_t id;    /* of the message; of the first one for OK_DUPLICATE and E_KEY_MISMATCH */
     uint64_t lsn;   /* position of the record; 0 on a memory queue */
-    uint32_t state; /* enum pawl_state of the first one, for OK_DUPLICATE */
+    uint32_t state; /* enum pawl_state of the first one, for these two */
     int32_t result; /* batch form: the outcome of this item */
 };
 
-/* One message. OK: on a durable queue it is on disk. Refused at once, never parked: E_FULL,
- * E_TOO_BIG, E_NOT_FOUND (no such queue), E_PERM, E_INVALID. May block for up to the lane's
+/* One message. OK: on a durable queue it is on disk. With a key: at most one message of it is made
+ * in the queue's dedup window (from when it was accepted) and while that message lives, whoever
+ * sends; the others get OK_DUPLICATE with its id and state, or E_KEY_MISMATCH if their body is
+ * another one (headers and times are not compared); after a restart, an acknowledgement or a purge
+ * as well. E_QUOTA: the broker remembers as many keys as it may. Refused at once, never parked:
+ * E_FULL, E_TOO_BIG, E_NOT_FOUND (no such queue), E_PERM, E_INVALID. May block for up to the lane's
  * timeout. */
 PAWL_API PAWL_CHECK int pawl_send(struct pawl *lane, const char *queue, const void *body,
                                   size_t bytes, const struct pawl_send_options *options,
@@ -611,7 +617,7 @@ typedef uint64_t pawl_ticket;
 struct pawl_answer {
     pawl_ticket ticket;
     int32_t result;
-    uint32_t reserved;
+    uint32_t state; /* of a send: enum pawl_state of the first one of its key, see pawl_sent */
     uint64_t value; /* message id of a send */
     uint64_t lsn;
 };

@@ -369,6 +369,7 @@ struct core_answer core_answer(struct core_client *c, uint64_t seq)
             struct pawl_comp_answer w;
             memcpy(&w, e->bytes, sizeof w);
             CHECK(w.type == PAWL_COMP_ANSWER && w.seq == seq && w.result == a.result);
+            a.flags = w.flags;
         }
         break;
     }
@@ -431,8 +432,13 @@ struct core_answer core_send_with(struct core_client *c, uint64_t queue, const c
         memcpy(variable, &t, sizeof t);
         bytes = sizeof t;
     }
+    m.key_bytes = o->key ? (uint8_t)strlen(o->key) : 0;
     m.ordering_key_bytes = o->ordering_key ? (uint8_t)strlen(o->ordering_key) : 0;
-    CHECK(bytes + m.ordering_key_bytes + m.headers_bytes + m.body_bytes + 8 < sizeof variable);
+    CHECK(bytes + 255 + m.ordering_key_bytes + m.headers_bytes + m.body_bytes + 8 <
+          sizeof variable);
+    if (m.key_bytes)
+        memcpy(variable + bytes, o->key, m.key_bytes);
+    bytes += m.key_bytes;
     if (m.ordering_key_bytes)
         memcpy(variable + bytes, o->ordering_key, m.ordering_key_bytes);
     bytes += m.ordering_key_bytes;

@@ -100,6 +100,7 @@ int core_take(struct core_client *c, void *command, uint32_t fixed, const void *
 struct core_answer {
     int result;
     uint64_t value, lsn, seq;
+    uint32_t flags;      /* PAWL_ANSWER_... */
     const uint8_t *data; /* of DATA */
     uint32_t bytes;
 };
@@ -123,6 +124,7 @@ struct core_send_options {
     const char *headers;
     uint16_t headers_bytes;
     const char *ordering_key;
+    const char *key;
 };
 struct core_answer core_send_with(struct core_client *c, uint64_t queue, const char *body,
                                   const struct core_send_options *options);

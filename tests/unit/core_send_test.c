@@ -221,8 +221,6 @@ static void arguments_out_of_range_are_refused(void **state)
     assert_int_equal(core_send_with(&w->c, w->q, "x", &o).result, PAWL_OK);
     o = (struct core_send_options){ .ttl_ns = PAWL_DELAY_NS_MAX + 1 };
     assert_int_equal(core_send_with(&w->c, w->q, "x", &o).result, PAWL_E_INVALID);
-    struct pawl_cmd_send m = { .head.type = PAWL_CMD_SEND, .queue = w->q, .key_bytes = 3 };
-    assert_int_equal(core_call(&w->c, &m, sizeof m, "key\0\0\0\0", 8).result, PAWL_E_NOT_SUPPORTED);
     end(w);
 }
 
