@@ -409,6 +409,13 @@ static void message_timer(struct pawl_core *core, uint32_t n)
         pawl_core_message_timer(core, n);
 }
 
+static void lease_ends(struct pawl_core *core, uint32_t row)
+{
+    uint32_t n = pawl_core_ends_timer(core, row);
+    if (n)
+        message_timer(core, n);
+}
+
 void pawl_core_clock(struct pawl_core *core, struct pawl_now now)
 {
 #ifndef PAWL_BUG_LEASE_FROM_LAST_TURN
@@ -436,6 +443,9 @@ bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget
             break;
         case PAWL_TIMER_AGAIN:
             break; /* pump comes next */
+        case PAWL_TIMER_ENDS:
+            lease_ends(core, t->owner);
+            break;
         case PAWL_TIMER_LEDGER:
             pawl_core_ledger_timer(core, t->owner);
             break;

@@ -9,6 +9,7 @@
  *   ledger.[ch]  what is remembered   key.c  dedup keys of messages
  *   order.c    ordering keys
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
+ *   ends.c     rows of leases by when they end
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
  *   state.h    tables: cell.c (keys in order), state.c, reserve.c, state_scan.c
@@ -60,6 +61,7 @@ enum pawl_core_timer {
     PAWL_TIMER_SESSION,
     PAWL_TIMER_QUEUE,
     PAWL_TIMER_AGAIN,
+    PAWL_TIMER_ENDS,
     PAWL_TIMER_LEDGER,
     PAWL_TIMER_RESERVATION,
     PAWL_TIMER_RESERVATIONS
@@ -98,7 +100,17 @@ struct pawl_core_lease {
     uint8_t kind;
     uint8_t reason_bytes;
     uint8_t flags; /* PAWL_LEASE_HOLDS_KEY */
-    uint8_t reserved[3];
+    uint8_t row;   /* + 1; 0: none, the message has a timer of its own, or its time has not begun */
+    uint8_t reserved[2];
+    uint32_t row_next, row_prev; /* those that end no earlier, no later */
+    uint64_t end;                /* its place in the row; the deadline may be later by now */
+};
+/* Leases of one length, by when they end: ends.c. */
+#define PAWL_ENDS_ROWS 8u
+struct pawl_core_ends {
+    uint64_t length; /* ns */
+    uint32_t first, last;
+    uint32_t timer; /* armed no later than the first one ends */
 };
 #define PAWL_LEASE_HOLDS_KEY 1u /* others of its ordering key wait for this message */
 /* The time of a lease runs from its publication: until then its timer does not end it. */
@@ -303,8 +315,10 @@ struct pawl_core {
     struct pawl_core_kept kept;
     uint32_t finished_first, finished_last; /* reservations that are over, oldest first */
     uint32_t forget;                        /* timer of the first of them */
-    uint32_t again;    /* timer: work in pieces that waits for nothing goes on next turn */
-    uint32_t sweeping; /* gone queues that still hold something */
+    struct pawl_core_ends ends[PAWL_ENDS_ROWS];
+    uint32_t ends_used; /* row of the last lease */
+    uint32_t again;     /* timer: work in pieces that waits for nothing goes on next turn */
+    uint32_t sweeping;  /* gone queues that still hold something */
     uint64_t live;
     uint64_t messages_live, tombstones;
     uint64_t tombstones_max; /* of all queues: a quarter of the memory */
@@ -458,8 +472,10 @@ static inline uint8_t pawl_core_message_flags(uint8_t record_flags)
 void pawl_core_message_move(struct pawl_core *core, uint32_t number, uint8_t state);
 /* Out of the list of its state, which the next move must not look for: state is NONE after. */
 void pawl_core_message_detach(struct pawl_core *core, uint32_t number);
-/* (Re)arms or gives back its timer as the state asks. */
+/* (Re)arms or gives back its timer as the state asks; a lease stands in a row instead. */
 void pawl_core_message_timer(struct pawl_core *core, uint32_t number);
+/* Fires at the next turn, whatever the state says. */
+void pawl_core_message_timer_now(struct pawl_core *core, uint32_t number);
 /* Payload and lease are given back, state is terminal. */
 void pawl_core_message_end(struct pawl_core *core, uint32_t number, uint8_t state, uint64_t forget,
                            uint32_t pid, uint32_t uid);
@@ -494,6 +510,21 @@ static inline bool pawl_core_order_applies(const struct pawl_core_queue *q,
                                            uint8_t ordering_key_bytes)
 {
     return ordering_key_bytes != 0 || (q->options.flags & PAWL_QUEUE_ORDERED) != 0;
+}
+
+/* --- ends.c ---------------------------------------------------------------------------------- */
+
+int pawl_core_ends_start(struct pawl_core *core); /* non-zero: no memory */
+/* False: no row takes it, it needs a timer of its own. */
+bool pawl_core_ends_enter(struct pawl_core *core, uint32_t lease, uint64_t end);
+void pawl_core_ends_leave(struct pawl_core *core, struct pawl_core_lease *lease); /* row != 0 */
+/* A row's timer fired: the message whose lease may be over, out of the row; 0: none yet. */
+uint32_t pawl_core_ends_timer(struct pawl_core *core, uint32_t row);
+/* The next `count` timers can be had, and still one for each message that is leased: it may need
+ * one when it is given back with a delay, where nothing may fail. */
+static inline bool pawl_core_timers_ready(struct pawl_core *core, uint32_t count)
+{
+    return pawl_pool_ready(&core->wheel.timers, count + (uint32_t)core->leases_current);
 }
 
 /* --- lease.c --------------------------------------------------------------------------------- */

@@ -177,7 +177,7 @@ static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, b
     pawl_core_message_timer(core, e->message);
     if (!published && lane_closed(core, l)) {
         l->position = PAWL_POSITION_BACK;
-        pawl_timer_arm(&core->wheel, m->timer, core->now.time); /* does it when there is room */
+        pawl_core_message_timer_now(core, e->message); /* does it when there is room */
     }
 }
 

@@ -260,8 +260,7 @@ enum pawl_served pawl_core_serve(struct pawl_core *core, struct pawl_core_waiter
         if (pawl_core_queue_logged(q) && !pawl_core_has_room(core, room_for(w, want)))
             return PAWL_SERVE_NO_ROOM;
         pawl_core_memory_open(core);
-        bool ready =
-            pawl_pool_ready(&core->leases, want) && pawl_pool_ready(&core->wheel.timers, want);
+        bool ready = pawl_pool_ready(&core->leases, want) && pawl_core_timers_ready(core, want);
         pawl_core_memory_close(core);
         if (!ready)
             return PAWL_SERVE_NOTHING;

@@ -4,7 +4,7 @@
  *   - a lease ends by nack, release, reject, defer (commands), expiry (timer), or with its session
  *   - what becomes of the message is decided here in one place: counters, limits, ladder, DEAD,
  *     forward; one BACK record; apply
- *   - nothing here allocates what it cannot do without: the message has had its timer since the
+ *   - nothing here allocates what it cannot do without: a timer for the message is kept since the
  *     grant, and the text of a reason is dropped where memory is short
  */
 #include "core/core_inner.h"
@@ -73,6 +73,8 @@ void pawl_core_lease_over(struct pawl_core *core, struct pawl_core_lease *lease)
 void pawl_core_lease_free(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_lease *l = pawl_core_lease_at(core, n);
+    if (l->row)
+        pawl_core_ends_leave(core, l);
     if (l->reason)
         pawl_payload_give(&core->payload, l->reason, l->reason_bytes);
     l->message = 0;
@@ -344,13 +346,12 @@ void pawl_core_lease_timer(struct pawl_core *core, uint32_t n)
         return;
     }
     if (l->position == PAWL_POSITION_PENDING) {
-        /* Not shown yet: time runs from publication. Look again a lease later. */
+        /* Not shown yet: time runs from publication, which arms it again. */
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
-        pawl_timer_arm(&core->wheel, m->timer, l->deadline);
         return;
     }
     if (core->now.time < l->deadline) {
-        pawl_timer_arm(&core->wheel, m->timer, l->deadline);
+        pawl_core_message_timer(core, n);
         return;
     }
     (void)pawl_core_lease_back(core, n, PAWL_BACK_EXPIRED, NULL, UINT64_MAX, NULL, 0);

@@ -93,8 +93,13 @@ static inline void leave(struct pawl_core *core, struct pawl_core_queue *q, uint
         pawl_core_order_leave(core, q, n, key);
     if (m->state != PAWL_STATE_READY) {
         list_remove(core, list_of(q, m->state), m);
-        core->leases_current -= m->state == PAWL_STATE_LEASED;
         core->tombstones -= pawl_core_terminal(m->state);
+        if (m->state == PAWL_STATE_LEASED) {
+            core->leases_current--;
+            struct pawl_core_lease *l = m->lease ? pawl_core_lease_at(core, m->lease) : NULL;
+            if (l && l->row)
+                pawl_core_ends_leave(core, l);
+        }
         return;
     }
     if (PAWL_UNLIKELY(key))
@@ -140,6 +145,36 @@ static inline void enter(struct pawl_core *core, struct pawl_core_queue *q, uint
     core->tombstones += pawl_core_terminal(m->state);
 }
 
+static void own_timer(struct pawl_core *core, uint32_t n, uint64_t due)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    /* Those that decide have made sure of one: see the callers of pawl_core_timers_ready. */
+    if (m->timer == 0) {
+        m->timer = pawl_timer_create(&core->wheel, PAWL_TIMER_MESSAGE, n);
+        PAWL_ASSERT(m->timer != 0);
+    }
+    pawl_timer_arm(&core->wheel, m->timer, due);
+}
+
+/* True: it needs no timer of its own until *due. */
+static inline bool lease_timer(struct pawl_core *core, const struct pawl_core_message *m,
+                               uint64_t *due)
+{
+    struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+    if (l->row)
+        pawl_core_ends_leave(core, l);
+    if (m->timer)
+        pawl_timer_cancel(&core->wheel, m->timer);
+    *due = l->deadline;
+    /* The time of a lease runs from its publication, which comes here again. */
+    if (l->position == PAWL_POSITION_PENDING)
+        return true;
+#ifdef PAWL_BUG_TTL_ENDS_LEASE
+    *due = pawl_min_u64(*due, pawl_core_message_ttl_end(core, m));
+#endif
+    return *due != UINT64_MAX && pawl_core_ends_enter(core, m->lease, *due);
+}
+
 void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
@@ -148,14 +183,9 @@ void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
     if (m->state == PAWL_STATE_READY && !(m->flags & PAWL_MESSAGE_TTL) && m->timer == 0)
         return; /* most */
     uint64_t due = UINT64_MAX;
-    bool begins_later = false;
     if (m->state == PAWL_STATE_LEASED) {
-        const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
-        due = l->deadline;
-        begins_later = l->position == PAWL_POSITION_PENDING;
-#ifdef PAWL_BUG_TTL_ENDS_LEASE
-        due = pawl_min_u64(due, pawl_core_message_ttl_end(core, m));
-#endif
+        if (lease_timer(core, m, &due))
+            return;
     } else if (m->state == PAWL_STATE_SCHEDULED) {
         due = pawl_min_u64(pawl_core_message_due(core, m), pawl_core_message_ttl_end(core, m));
     } else if (m->state == PAWL_STATE_READY) {
@@ -166,17 +196,16 @@ void pawl_core_message_timer(struct pawl_core *core, uint32_t n)
         m->timer = 0;
         return;
     }
-    /* Those that decide have made sure of one: see the callers of pawl_pool_ready. */
-    if (m->timer == 0) {
-        m->timer = pawl_timer_create(&core->wheel, PAWL_TIMER_MESSAGE, n);
-        PAWL_ASSERT(m->timer != 0);
-    }
-    /* The time of a lease runs from its publication, which arms the timer: pawl_core_effect_done.
-     */
-    if (begins_later)
-        pawl_timer_cancel(&core->wheel, m->timer);
-    else
-        pawl_timer_arm(&core->wheel, m->timer, due);
+    own_timer(core, n, due);
+}
+
+void pawl_core_message_timer_now(struct pawl_core *core, uint32_t n)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_lease *l = m->lease ? pawl_core_lease_at(core, m->lease) : NULL;
+    if (l && l->row)
+        pawl_core_ends_leave(core, l);
+    own_timer(core, n, core->now.time);
 }
 
 void pawl_core_message_move(struct pawl_core *core, uint32_t n, uint8_t state)

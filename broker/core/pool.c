@@ -64,7 +64,6 @@ static bool grow(struct pawl_pool *pool)
 
 bool pawl_pool_ready(struct pawl_pool *pool, uint32_t count)
 {
-    PAWL_ASSERT_REL(count, <, 1u << pool->chunk_shift);
     while (((uint64_t)pool->chunk_count << pool->chunk_shift) < (uint64_t)pool->used + 1 + count)
         if (!grow(pool))
             return false;

@@ -53,7 +53,7 @@ static inline void *pawl_pool_entry(const struct pawl_pool *pool, uint32_t numbe
 {
     return pool->base + (size_t)number * entry_bytes;
 }
-/* True: the next `count` (at most one chunk) takes cannot fail. Grows if need be. */
+/* True: the next `count` takes cannot fail. Grows if need be. */
 bool pawl_pool_ready(struct pawl_pool *pool, uint32_t count);
 /* A zeroed entry, or 0: no memory. */
 uint32_t pawl_pool_take(struct pawl_pool *pool);

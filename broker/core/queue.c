@@ -77,7 +77,7 @@ void pawl_core_queue_name_remove(struct pawl_core *core, struct pawl_core_queue 
 uint32_t pawl_core_queue_make(struct pawl_core *core, uint64_t id)
 {
     pawl_core_memory_open(core);
-    bool ready = pawl_pool_ready(&core->queues, 1) && pawl_pool_ready(&core->wheel.timers, 1);
+    bool ready = pawl_pool_ready(&core->queues, 1) && pawl_core_timers_ready(core, 1);
     pawl_core_memory_close(core);
     if (!ready)
         return 0;

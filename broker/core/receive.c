@@ -331,7 +331,7 @@ void pawl_core_receive_take(struct pawl_take *t)
     }
     pawl_core_memory_open(core);
     uint32_t n = 0;
-    if (pawl_pool_ready(&core->wheel.timers, 1))
+    if (pawl_core_timers_ready(core, 1))
         n = pawl_pool_take(&core->waiters);
     pawl_core_memory_close(core);
     if (n == 0) {

@@ -68,7 +68,7 @@ static uint64_t restore(const struct pawl_core_repair *r, const struct pawl_op_r
 static bool memory_for(struct pawl_core *core)
 {
     pawl_core_memory_open(core);
-    bool ready = pawl_pool_ready(&core->wheel.timers, 1);
+    bool ready = pawl_core_timers_ready(core, 1);
     pawl_core_memory_close(core);
     return ready;
 }

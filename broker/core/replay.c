@@ -490,7 +490,7 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
     core->wheel.tick = now.time >> PAWL_TICK_SHIFT; /* nothing is armed yet */
     core->budget.limit = UINT64_MAX;
     core->again = pawl_timer_create(&core->wheel, PAWL_TIMER_AGAIN, 0);
-    if (core->again == 0)
+    if (core->again == 0 || pawl_core_ends_start(core) != 0)
         return -1;
     arm_messages(core);
     if (pawl_core_ledger_start(core) != 0 || pawl_core_state_start(core) != 0)
@@ -502,6 +502,8 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
         core->void_below = epoch;
     start_sessions(core);
     core->void_queue = 1;
+    if (!pawl_core_timers_ready(core, 0))
+        return -1;
     core->budget.limit = core->memory_sends;
     return 0;
 }

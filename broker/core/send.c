@@ -209,7 +209,7 @@ static bool memory_for(struct pawl_core_send *s, uint32_t beside)
     while (!pawl_pool_ready(&core->messages, beside + 1))
         if (!pawl_core_forget_oldest(core, s->queue))
             return false;
-    return (!timed || pawl_pool_ready(&core->wheel.timers, beside + 1)) &&
+    return (!timed || pawl_core_timers_ready(core, beside + 1)) &&
            (!s->ordered || pawl_pool_ready(&core->orders, beside + 1));
 }
 

@@ -78,7 +78,7 @@ int pawl_core_session_open(struct pawl_core *core, const struct pawl_core_peer *
     if (core->sessions.used >= core->options.sessions_max)
         return PAWL_E_QUOTA;
     pawl_core_memory_open(core);
-    bool ready = pawl_pool_ready(&core->sessions, 1) && pawl_pool_ready(&core->wheel.timers, 1);
+    bool ready = pawl_pool_ready(&core->sessions, 1) && pawl_core_timers_ready(core, 1);
     pawl_core_memory_close(core);
     if (!ready)
         return PAWL_E_RESOURCE;

@@ -133,6 +133,7 @@ struct recount {
     uint64_t ready, ordered, holders; /* by message */
     uint64_t in_ready, behind;        /* by where they stand */
     uint64_t by_queue_bytes;
+    uint64_t in_rows; /* leases in the rows of ends.c */
 };
 
 static void verify_message(const struct pawl_core *core, uint32_t n, struct recount *r)
@@ -168,14 +169,46 @@ static void verify_message(const struct pawl_core *core, uint32_t n, struct reco
         PAWL_ASSERT_REL(m->lease, !=, 0);
     else if (m->lease)
         PAWL_ASSERT_REL(pawl_core_lease_at(core, m->lease)->session, ==, 0);
-    bool timed = m->state == PAWL_STATE_LEASED || m->state == PAWL_STATE_SCHEDULED ||
+    bool timed = m->state == PAWL_STATE_SCHEDULED ||
                  (m->state == PAWL_STATE_READY && (m->flags & PAWL_MESSAGE_TTL));
     if (core->started && !q->gone) {
-        PAWL_ASSERT_REL(m->timer != 0, ==, timed);
-        bool pending = m->state == PAWL_STATE_LEASED &&
-                       pawl_core_lease_at(core, m->lease)->position == PAWL_POSITION_PENDING;
-        PAWL_ASSERT(!timed || pending || pawl_timer_armed(&core->wheel, m->timer));
+        bool armed = m->timer != 0 && pawl_timer_armed(&core->wheel, m->timer);
+        if (m->state == PAWL_STATE_LEASED) {
+            const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+            PAWL_ASSERT_REL(armed + (l->row != 0) + (l->position == PAWL_POSITION_PENDING), >=, 1);
+            PAWL_ASSERT(!armed || l->row == 0);
+            r->in_rows += l->row != 0;
+        } else {
+            PAWL_ASSERT_REL(m->timer != 0, ==, timed);
+            PAWL_ASSERT_REL(armed, ==, timed);
+        }
     }
+}
+
+/* A row's timer comes no later than the end of any of it. Queues that are gone keep no time. */
+static void verify_ends(const struct pawl_core *core, const struct recount *r)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < PAWL_ENDS_ROWS; i++) {
+        const struct pawl_core_ends *row = &core->ends[i];
+        uint64_t end = 0;
+        uint32_t last = 0;
+        for (uint32_t n = row->first; n != 0; n = pawl_core_lease_at(core, n)->row_next) {
+            const struct pawl_core_lease *l = pawl_core_lease_at(core, n);
+            const struct pawl_core_message *m = pawl_core_message_at(core, l->message);
+            PAWL_ASSERT_REL(l->row, ==, i + 1);
+            PAWL_ASSERT_REL(l->row_prev, ==, last);
+            PAWL_ASSERT_REL(l->end, >=, end);
+            PAWL_ASSERT(m->lease == n && m->state == PAWL_STATE_LEASED);
+            PAWL_ASSERT(n != row->first || (pawl_timer_armed(&core->wheel, row->timer) &&
+                                            pawl_timer_due(&core->wheel, row->timer) <= l->end));
+            count += !pawl_core_queue_at(core, m->queue)->gone;
+            end = l->end;
+            last = n;
+        }
+        PAWL_ASSERT_REL(row->last, ==, last);
+    }
+    PAWL_ASSERT_REL(count, ==, r->in_rows);
 }
 
 /* One ready message of a key stands where it belongs, all others behind it. */
@@ -311,6 +344,7 @@ void pawl_core_verify(const struct pawl_core *core)
             r.live += verify_session(core, pawl_core_session_at(core, n));
     r.live += verify_ledger(core);
     verify_orders(core, &r);
+    verify_ends(core, &r);
     PAWL_ASSERT_REL(r.in_ready + r.behind, ==, r.ready);
     r.live += pawl_core_state_verify(core);
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
