@@ -209,7 +209,7 @@ static int make_room(struct step *s)
     }
     s->plan->value = PAWL_LIMIT_MEMORY;
     uint32_t timer = 0;
-    if (s->cmd->ttl_ns)
+    if (s->cmd->ttl_ns && pawl_core_timers_ready(core, 1)) /* those of leases are not for it */
         timer = pawl_timer_create(&core->wheel, PAWL_TIMER_RESERVATION, 0);
     s->n = s->cmd->ttl_ns && timer == 0 ? 0 : make(core, s->table, s->cmd->id);
     if (s->n == 0) {
