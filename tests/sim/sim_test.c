@@ -87,6 +87,8 @@ static int run_seeds(struct progress *p, uint64_t from, uint64_t first, uint64_t
         p->seed = seed;
         alarm(SECONDS_A_SEED);
         uint64_t hash = sim_run(seed, &p->totals);
+        if (seed % 1000 == 0)
+            printf("up to seed %" PRIu64 "\n", seed);
         if (seed == first || seed % 1000 == 0) {
             uint64_t second = sim_run(seed, &p->again);
             if (hash != second) {
@@ -116,6 +118,7 @@ static uint64_t run_past_violations(struct progress *p, uint64_t first, uint64_t
             abort();
         if (status == 0)
             break;
+        printf("seed %" PRIu64 " violates\n", p->seed);
         if (bad == capacity)
             seeds = realloc(seeds, (capacity *= 2) * sizeof *seeds);
         if (seeds == NULL)
