@@ -530,7 +530,9 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
         (void)submit_queue(w, lane, q, PAWL_CMD_QUEUE_FIND);
         break;
     case 12:
-        (void)submit_queue(w, lane, q, PAWL_CMD_QUEUE_CREATE);
+        /* No drop meanwhile: decided again after a crash it would come behind that. */
+        if (q->creating == NULL)
+            q->creating = submit_queue(w, lane, q, PAWL_CMD_QUEUE_CREATE);
         break;
     case 13:
         (void)submit_queue(w, lane, q, PAWL_CMD_QUEUE_LIST);

@@ -1128,7 +1128,11 @@ static void derive(struct sim *w, struct sim_message *m)
     struct sim_set *set = sim_current(m);
     uint32_t count = set->count;
     for (uint32_t j = 0; j < set->count; j++) {
-        struct sim_way way = set->ways[j];
+        const struct sim_way *is = &set->ways[j];
+        bool leased = is->state == PAWL_STATE_LEASED && (is->end_why != 0 || now >= is->from);
+        if (!leased && !(is->state == PAWL_STATE_READY && now >= is->ttl_end))
+            continue;
+        struct sim_way way = *is;
         if (way.state == PAWL_STATE_LEASED && way.end_why != 0 && !way.released) {
             set->ways[j].released = true;
             sim_rules_release(w, m, &way, (enum pawl_core_end)(way.end_why - 1),
@@ -1283,18 +1287,17 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
             continue;
         struct sim_set *set = sim_current(m);
         for (uint32_t j = 0; j < set->count; j++) {
-            struct sim_way way = set->ways[j];
-            if (way.state != PAWL_STATE_LEASED || way.client != client->number ||
-                way.kind == PAWL_LEASE_DETACHED)
+            struct sim_way *ended = &set->ways[j];
+            if (ended->state != PAWL_STATE_LEASED || ended->client != client->number ||
+                ended->kind == PAWL_LEASE_DETACHED)
                 continue;
             enum sim_taken taken = SIM_PERHAPS_TAKEN;
-            if (way.reserve != 0)
+            if (ended->reserve != 0)
                 taken = SIM_NOT_TAKEN;
             else if (attached)
                 for (uint32_t l = 0; l < client->lane_count; l++)
                     if (client->lanes[l]->handle == m->shown_handle)
                         taken = m->shown_end <= client->lanes[l]->head ? SIM_TAKEN : SIM_NOT_TAKEN;
-            struct sim_way *ended = &set->ways[j];
             ended->end_why = (uint8_t)(why + 1);
             ended->end_taken = (uint8_t)taken;
             ended->end_at = w->now.time;
@@ -1302,7 +1305,7 @@ void sim_model_session_end(struct sim *w, struct sim_client *client, enum pawl_c
             if (why != PAWL_END_GRACE)
                 ended->over = ended->ended = w->ends_pending = true;
             else /* its timer may be late, and the client be back before */
-                ended->from = pawl_min_u64(way.from, w->now.time);
+                ended->from = pawl_min_u64(ended->from, w->now.time);
         }
         derive(w, m);
     }

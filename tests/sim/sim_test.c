@@ -15,8 +15,17 @@
  * the same trace, and, if there were enough seeds for it, every kind of fault has happened.
  * PAWL_GO_ON=1: a seed that violates does not end the run; the end lists all of them. */
 
-#define SEEDS_SHORT 500u
-#define SEEDS_ENOUGH 300u /* for every kind of fault to have happened */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SLOW
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(SLOW)
+#define SEEDS_SHORT 100u /* half a second each */
+#else
+#define SEEDS_SHORT 300u
+#endif
+#define SEEDS_ENOUGH 100u /* for every kind of fault to have happened */
 #define SECONDS_A_SEED 60u
 
 extern struct sim *sim_now_running;
