@@ -15,92 +15,98 @@
  * a user writes as 0 is another thing, so each is kept with a flag. */
 struct typed {
     const char *mode, *retry, *dead_forward, *owner, *group;
-    uint64_t lease, max_hold, retain, ttl, max_messages, max_bytes, max_message;
+    uint64_t lease, max_hold, retain, dedup_window, ttl, max_messages, max_bytes, max_message;
     uint32_t max_failed, max_crashed, max_inflight, perm;
     struct {
-        bool lease, max_hold, retain, ttl, max_messages, max_bytes, max_message;
+        bool lease, max_hold, retain, dedup_window, ttl, max_messages, max_bytes, max_message;
         bool max_failed, max_crashed, max_inflight, perm;
     } given;
 };
 
-#define QUEUE_OPTIONS(t)                                                                 \
-    { "lease",                                                                           \
-      CLI_DURATION,                                                                      \
-      &(t).lease,                                                                        \
-      "D",                                                                               \
-      "how long a receiver has a message (10s; 1ms to 12h)",                             \
-      &(t).given.lease },                                                                \
-        { "max-hold",                                                                    \
-          CLI_DURATION,                                                                  \
-          &(t).max_hold,                                                                 \
-          "D",                                                                           \
-          "how long renewals may stretch it (12h; not 0)",                               \
-          &(t).given.max_hold },                                                         \
-        { "max-failed",                                                                  \
-          CLI_NUMBER32,                                                                  \
-          &(t).max_failed,                                                               \
-          "N",                                                                           \
-          "nacks and expiries until DEAD (16; 0: no limit)",                             \
-          &(t).given.max_failed },                                                       \
-        { "max-crashed",                                                                 \
-          CLI_NUMBER32,                                                                  \
-          &(t).max_crashed,                                                              \
-          "N",                                                                           \
-          "deaths of its receiver until DEAD (5; 0: no limit)",                          \
-          &(t).given.max_crashed },                                                      \
-        { "retry",                                                                       \
-          CLI_TEXT,                                                                      \
-          &(t).retry,                                                                    \
-          "D,D,...",                                                                     \
-          "delay after each failure (0,1s,5s,30s,2m,10m;\n0: at once)",                  \
-          NULL },                                                                        \
-        { "ttl",                                                                         \
-          CLI_DURATION,                                                                  \
-          &(t).ttl,                                                                      \
-          "D",                                                                           \
-          "a message expires this long after its send\n(0, the default: never)",         \
-          &(t).given.ttl },                                                              \
-        { "retain",                                                                      \
-          CLI_DURATION,                                                                  \
-          &(t).retain,                                                                   \
-          "D",                                                                           \
-          "how long one is remembered after its end (10m;\nat most 90d; 0: not at all)", \
-          &(t).given.retain },                                                           \
-        { "dead-forward",                                                                \
-          CLI_TEXT,                                                                      \
-          &(t).dead_forward,                                                             \
-          "Q",                                                                           \
-          "dead messages go to that queue (\"\": they stay)",                            \
-          NULL },                                                                        \
-        { "max-messages",                                                                \
-          CLI_NUMBER,                                                                    \
-          &(t).max_messages,                                                             \
-          "N",                                                                           \
-          "limit of messages (0, the default: none)",                                    \
-          &(t).given.max_messages },                                                     \
-        { "max-bytes",                                                                   \
-          CLI_SIZE,                                                                      \
-          &(t).max_bytes,                                                                \
-          "SIZE",                                                                        \
-          "limit of their bytes (0, the default: none)",                                 \
-          &(t).given.max_bytes },                                                        \
-        { "max-message",                                                                 \
-          CLI_SIZE,                                                                      \
-          &(t).max_message,                                                              \
-          "SIZE",                                                                        \
-          "largest message (1M; at most 16M; not 0)",                                    \
-          &(t).given.max_message },                                                      \
-        { "max-inflight",                                                                \
-          CLI_NUMBER32,                                                                  \
-          &(t).max_inflight,                                                             \
-          "N",                                                                           \
-          "limit of leased ones (65536; not 0)",                                         \
-          &(t).given.max_inflight },                                                     \
-        { "owner", CLI_TEXT, &(t).owner, "USER", "who administers it (you)", NULL },     \
-        { "group", CLI_TEXT, &(t).group, "GROUP", "(your group)", NULL },                \
-    {                                                                                    \
-        "perm", CLI_PERM, &(t).perm, "OCTAL",                                            \
-            "owner, group, other: receive 4, send 2, query 1\n(0770)", &(t).given.perm   \
+#define QUEUE_OPTIONS(t)                                                                        \
+    { "lease",                                                                                  \
+      CLI_DURATION,                                                                             \
+      &(t).lease,                                                                               \
+      "D",                                                                                      \
+      "how long a receiver has a message (10s; 1ms to 12h)",                                    \
+      &(t).given.lease },                                                                       \
+        { "max-hold",                                                                           \
+          CLI_DURATION,                                                                         \
+          &(t).max_hold,                                                                        \
+          "D",                                                                                  \
+          "how long renewals may stretch it (12h; not 0)",                                      \
+          &(t).given.max_hold },                                                                \
+        { "max-failed",                                                                         \
+          CLI_NUMBER32,                                                                         \
+          &(t).max_failed,                                                                      \
+          "N",                                                                                  \
+          "nacks and expiries until DEAD (16; 0: no limit)",                                    \
+          &(t).given.max_failed },                                                              \
+        { "max-crashed",                                                                        \
+          CLI_NUMBER32,                                                                         \
+          &(t).max_crashed,                                                                     \
+          "N",                                                                                  \
+          "deaths of its receiver until DEAD (5; 0: no limit)",                                 \
+          &(t).given.max_crashed },                                                             \
+        { "retry",                                                                              \
+          CLI_TEXT,                                                                             \
+          &(t).retry,                                                                           \
+          "D,D,...",                                                                            \
+          "delay after each failure (0,1s,5s,30s,2m,10m;\n0: at once)",                         \
+          NULL },                                                                               \
+        { "ttl",                                                                                \
+          CLI_DURATION,                                                                         \
+          &(t).ttl,                                                                             \
+          "D",                                                                                  \
+          "a message expires this long after its send\n(0, the default: never)",                \
+          &(t).given.ttl },                                                                     \
+        { "retain",                                                                             \
+          CLI_DURATION,                                                                         \
+          &(t).retain,                                                                          \
+          "D",                                                                                  \
+          "how long one is remembered after its end (10m;\nat most 90d; 0: not at all)",        \
+          &(t).given.retain },                                                                  \
+        { "dedup-window",                                                                       \
+          CLI_DURATION,                                                                         \
+          &(t).dedup_window,                                                                    \
+          "D",                                                                                  \
+          "how long a dedup key is remembered, and while its\nmessage lives (10m; at most 7d)", \
+          &(t).given.dedup_window },                                                            \
+        { "dead-forward",                                                                       \
+          CLI_TEXT,                                                                             \
+          &(t).dead_forward,                                                                    \
+          "Q",                                                                                  \
+          "dead messages go to that queue (\"\": they stay)",                                   \
+          NULL },                                                                               \
+        { "max-messages",                                                                       \
+          CLI_NUMBER,                                                                           \
+          &(t).max_messages,                                                                    \
+          "N",                                                                                  \
+          "limit of messages (0, the default: none)",                                           \
+          &(t).given.max_messages },                                                            \
+        { "max-bytes",                                                                          \
+          CLI_SIZE,                                                                             \
+          &(t).max_bytes,                                                                       \
+          "SIZE",                                                                               \
+          "limit of their bytes (0, the default: none)",                                        \
+          &(t).given.max_bytes },                                                               \
+        { "max-message",                                                                        \
+          CLI_SIZE,                                                                             \
+          &(t).max_message,                                                                     \
+          "SIZE",                                                                               \
+          "largest message (1M; at most 16M; not 0)",                                           \
+          &(t).given.max_message },                                                             \
+        { "max-inflight",                                                                       \
+          CLI_NUMBER32,                                                                         \
+          &(t).max_inflight,                                                                    \
+          "N",                                                                                  \
+          "limit of leased ones (65536; not 0)",                                                \
+          &(t).given.max_inflight },                                                            \
+        { "owner", CLI_TEXT, &(t).owner, "USER", "who administers it (you)", NULL },            \
+        { "group", CLI_TEXT, &(t).group, "GROUP", "(your group)", NULL },                       \
+    {                                                                                           \
+        "perm", CLI_PERM, &(t).perm, "OCTAL",                                                   \
+            "owner, group, other: receive 4, send 2, query 1\n(0770)", &(t).given.perm          \
     }
 
 /* What a user wrote as 0 where the struct's 0 is "the default": the least there is, so that the
@@ -196,6 +202,8 @@ static int take_all(const struct cli *cli, const struct typed *t, struct pawl_qu
         o->max_hold_ns = t->max_hold;
     if (t->given.retain)
         o->done_retention_ns = explicit(t->retain);
+    if (t->given.dedup_window)
+        o->dedup_window_ns = explicit(t->dedup_window);
     if (t->given.ttl)
         o->ttl_ns = t->ttl;
     if (t->given.max_messages)

@@ -81,6 +81,7 @@ static json_t *options_json(const struct pawl_queue_options *o)
     cli_json_number(j, "max_hold_ns", o->max_hold_ns);
     json_limit(j, "ttl_ns", o->ttl_ns);
     cli_json_number(j, "retain_ns", o->done_retention_ns);
+    cli_json_number(j, "dedup_window_ns", o->dedup_window_ns);
     json_limit(j, "max_failed", o->max_failed);
     json_limit(j, "max_crashed", o->max_crashed);
     cli_json_number(j, "max_inflight", o->max_inflight);
@@ -218,6 +219,7 @@ static void print_options(struct cli *cli, const struct pawl_queue_options *o)
     puts(o->retry_count ? "" : "0,1s,5s,30s,2m,10m");
     line("ttl", "%s", o->ttl_ns ? cli_duration_format(o->ttl_ns, a) : "none");
     line("retain", "%s", cli_duration_format(o->done_retention_ns, a));
+    line("dedup-window", "%s", cli_duration_format(o->dedup_window_ns, a));
     const char *trouble = cli_forward_trouble(cli, o);
     if (trouble)
         line("dead-forward", "%s: %s: they stay", o->dead_forward, trouble);

@@ -57,8 +57,11 @@ static void payload(json_t *j, const uint8_t *p, bool ttl, uint32_t key, uint32_
         number(j, "ttl_end_ns", u64_at(p));
         p += 8;
     }
-    if (key)
+    if (key) {
+        number(j, "key_end_ns", u64_at(p));
+        p += 8;
         cli_json_bytes(j, "key", p, key);
+    }
     p += key;
     if (ordering)
         cli_json_bytes(j, "ordering_key", p, ordering);
@@ -192,6 +195,12 @@ json_t *cli_record_members(const struct pawl_record_view *v, bool bodies)
         state(j, v->end.state);
         json_object_set_new(j, "copy", json_boolean(v->end.flags & PAWL_RECORD_COPY));
         break;
+    case PAWL_RECORD_KEY:
+        number(j, "queue", v->key.queue);
+        number(j, "id", v->key.message);
+        state(j, (uint8_t)v->key.state);
+        number(j, "key_end_ns", v->key.end);
+        return j;
     case PAWL_RECORD_RESTORE:
         number(j, "queue", v->restore.queue);
         number(j, "id", v->restore.message);
@@ -222,6 +231,8 @@ bool cli_record_names(const struct pawl_record_view *v, uint64_t id)
         return v->send.id == id;
     case PAWL_RECORD_MESSAGE:
         return v->message.id == id;
+    case PAWL_RECORD_KEY:
+        return v->key.message == id;
     case PAWL_RECORD_RENEW:
         return v->renew.message == id;
     case PAWL_RECORD_BACK:

@@ -107,6 +107,10 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
     case PAWL_E_INFLIGHT_LIMIT:
         limited(text, bytes, value, subject);
         break;
+    case PAWL_E_KEY_MISMATCH:
+        (void)snprintf(text, bytes, "message %" PRIu64 " was sent with this key and another body",
+                       value);
+        break;
     case PAWL_E_PAUSED:
         (void)snprintf(text, bytes, "queue %s is paused: `pawl resume` lets it go on", queue);
         break;

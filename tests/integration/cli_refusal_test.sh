@@ -57,7 +57,6 @@ expect 1 'PAWL_E_FULL.*max_bytes' pawl send small 012345
 expect 0 '^[0-9]+$' pawl send small 01234
 expect 1 'PAWL_E_FULL.*max_messages' pawl send small ''
 expect 1 'PAWL_E_FULL' pawl send small '' --wait-room 50ms
-expect 1 'PAWL_E_NOT_SUPPORTED' pawl send q x --key k
 expect 0 '^[0-9]+$' pawl send q x --ordering-key k
 expect 0 '^x$' pawl receive q --ack
 expect 1 'PAWL_E_INVALID' pawl send q x --priority 8
