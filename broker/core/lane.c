@@ -222,8 +222,10 @@ static void resume(struct pawl_core *core, struct pawl_core_lane *lane,
         bool unseen = m->grant > (durable ? given->grant_durable : given->grant_relaxed);
         l->position = unseen && l->seq != 0 ? PAWL_POSITION_AGAIN : PAWL_POSITION_NONE;
         /* Publication would have armed it; whether it is emitted again is open. */
+#ifndef PAWL_BUG_UNSEEN_NO_TIMER
         if (unpublished)
             pawl_core_message_timer(core, l->message);
+#endif
     }
     lane->blocked = !resend(core, lane);
 }

@@ -51,6 +51,9 @@ bool pawl_slot_advance(struct pawl_log *log, uint64_t segment)
     /* Only what this broker filled is surely zeros: an earlier one may have begun a segment in a
      * READY slot, and of its first block a crash may have kept any sectors but the first. */
     bool reused = slot->zeroed != log->id.segment_bytes;
+#ifdef PAWL_BUG_FILL_TRUSTED
+    reused = slot->state == PAWL_SLOT_HOLDS;
+#endif
     slot->zeroed = 0;
     slot->state = PAWL_SLOT_HOLDS;
     slot->segment = segment;
