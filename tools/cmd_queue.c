@@ -257,13 +257,15 @@ static int done_with(struct cli *cli, int result, const struct pawl_queue_option
 int cli_create(struct cli *cli)
 {
     struct typed t = { 0 };
-    bool ordered = false;
+    bool ordered = false, table = false;
     const struct cli_option options[] = {
         { "mode", CLI_TEXT, &t.mode, "M",
           "durable (default): on disk before a send returns\n"
           "relaxed: a crash may take the last 10ms\n"
           "memory: empty after the broker stops",
           NULL },
+        { "table", CLI_FLAG, &table, NULL,
+          "keys and values (pawl state), not messages;\n--max-messages is then its keys", NULL },
         { "ordered", CLI_FLAG, &ordered, NULL,
           "one message at a time, in order, of those without\nan ordering key", NULL },
         QUEUE_OPTIONS(t),
@@ -274,6 +276,10 @@ int cli_create(struct cli *cli)
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
     o.flags = ordered ? PAWL_QUEUE_ORDERED : 0;
     rc = take_all(cli, &t, &o);
+    if (rc == CLI_GO && table && (t.mode || ordered))
+        rc = cli_misused(cli, "--table: a table has no mode and no order");
+    if (table)
+        o.mode = PAWL_TABLE;
     if (rc == CLI_GO)
         rc = cli_attach(cli, NULL);
     if (rc != CLI_GO)

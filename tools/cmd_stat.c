@@ -17,7 +17,7 @@
 
 const char *cli_mode_name(uint32_t mode)
 {
-    static const char *const names[] = { "durable", "relaxed", "memory", "direct" };
+    static const char *const names[] = { "durable", "relaxed", "memory", "direct", "table" };
     return mode < PAWL_COUNT(names) ? names[mode] : "unknown";
 }
 
@@ -130,13 +130,15 @@ static json_t *stat_json(const struct pawl_queue_stat *s)
 struct list {
     struct cli *cli;
     struct cli_table table;
-    bool names;
+    bool names, tables;
     uint64_t count;
 };
 
 static int list_one(void *ctx, const struct pawl_queue_stat *s)
 {
     struct list *l = ctx;
+    if (l->tables && s->options.mode != PAWL_TABLE)
+        return CLI_GO;
     l->count++;
     if (l->names) {
         puts(s->name);
@@ -167,6 +169,7 @@ int cli_list(struct cli *cli)
     struct list l = { .cli = cli };
     const struct cli_option options[] = {
         { "names", CLI_FLAG, &l.names, NULL, "the names alone", NULL },
+        { "tables", CLI_FLAG, &l.tables, NULL, "tables alone", NULL },
     };
     int rc = cli_args(cli, options, PAWL_COUNT(options), 0, 0);
     if (rc == CLI_GO)
@@ -234,6 +237,26 @@ static void print_options(struct cli *cli, const struct pawl_queue_options *o)
     line("rights", "%s:%s %04o", user ? user->pw_name : a, group ? group->gr_name : b, o->perm);
 }
 
+static void print_table(struct cli *cli, const struct pawl_queue_stat *s)
+{
+    char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
+    const struct passwd *user = getpwuid(s->options.owner);
+    const struct group *group = getgrgid(s->options.group);
+    line("table", "%s", s->name);
+    line("keys", "%llu", (unsigned long long)s->ready);
+    if (cli->out_terminal)
+        line("bytes", "%s", cli_size_human(s->bytes, a));
+    else
+        line("bytes", "%llu", (unsigned long long)s->bytes);
+    line("max-messages", "%s", limit(s->options.max_messages, a));
+    line("max-bytes", "%s", limit(s->options.max_bytes, a));
+    line("max-message", "%u", s->options.max_message_bytes);
+    snprintf(a, sizeof a, "%u", s->options.owner);
+    snprintf(b, sizeof b, "%u", s->options.group);
+    line("rights", "%s:%s %04o", user ? user->pw_name : a, group ? group->gr_name : b,
+         s->options.perm);
+}
+
 static void print_stat(struct cli *cli, const struct pawl_queue_stat *s)
 {
     char a[CLI_UNIT_TEXT_BYTES];
@@ -258,6 +281,10 @@ static void print_stat(struct cli *cli, const struct pawl_queue_stat *s)
         { "cancelled", s->cancelled },
         { "purged", s->purged },
     };
+    if (s->options.mode == PAWL_TABLE) {
+        print_table(cli, s);
+        return;
+    }
     line("queue", "%s", s->name);
     line("mode", "%s", cli_mode_name(s->options.mode));
     line("ordered", "%s", s->options.flags & PAWL_QUEUE_ORDERED ? "yes" : "no");

@@ -11,9 +11,15 @@
     "A token comes from receive --json; it works in any process of the same\n" \
     "user. Several may be given; - reads them from stdin, one a line."
 
+#define RESERVE_TEXT                                                                 \
+    "A number of a table is a stock: what is reserved is set aside, then posted\n"   \
+    "(gone) or voided (back). ID is the caller's: up to 32 hexadecimal digits, as\n" \
+    "uuidgen prints them. One that is over is remembered for a day."
+
 const struct cli_command cli_commands[] = {
-    { "create", "Q [options]", "make a queue", QUEUES_TEXT,
-      "pawl create orders\npawl create mail --lease 1m --retry 1s,10s,1m --max-failed 5",
+    { "create", "Q [options]", "make a queue, or a table of state", QUEUES_TEXT,
+      "pawl create orders\npawl create stock --table\npawl create mail --lease 1m --retry "
+      "1s,10s,1m --max-failed 5",
       cli_create, "Queues" },
     { "alter", "Q [options]", "change options of a queue",
       "What is not given stays as it is. The mode cannot be changed.",
@@ -67,10 +73,38 @@ const struct cli_command cli_commands[] = {
     { "cancel", "Q --id ID...", "take back messages that nobody has got yet",
       "Ready and scheduled messages only. Ids come from send and query.",
       "pawl cancel mail --id 1099511627777", cli_cancel, NULL },
-    { "list", "[options]", "all queues and what is in them",
+    { "state get", "T KEY", "the value of a key of a table",
+      "The value and a newline; --json adds the version. Exit code 3: no such key.",
+      "pawl state get stock cups\npawl --json state get config limits | jq .version", cli_state_get,
+      "Tables" },
+    { "state put", "T KEY [VALUE | --file F] [options]", "set a key",
+      "Make the table first: pawl create T --table. On disk when it returns. Without\n"
+      "VALUE it is what stdin holds, at most 64 KiB.",
+      "pawl create config --table\npawl state put config limits 'a=1 b=2'\n"
+      "pawl state put config limits 'a=2' --if-version 1099511627779",
+      cli_state_put, NULL },
+    { "state add", "T KEY N [options]", "add to a number of a table, and print it",
+      "A key that is not there is 0. A negative N stands behind --.",
+      "pawl state add stock cups 100\npawl state add stock cups --min 0 -- -3", cli_state_add,
+      NULL },
+    { "state delete", "T KEY [options]", "take a key out of a table",
+      "A version that it had is never given again.", "pawl state delete config limits",
+      cli_state_delete, NULL },
+    { "state list", "T [options]", "keys of a table, in order", NULL,
+      "pawl state list stock --prefix warehouse-3/", cli_state_list, NULL },
+    { "state reserve", "T KEY ID AMOUNT [--ttl D]", "set a part of a number aside; prints the rest",
+      RESERVE_TEXT, "id=$(uuidgen)\npawl state reserve stock cups $id 2 --ttl 15m",
+      cli_state_reserve, NULL },
+    { "state post", "T ID [AMOUNT]", "use what was reserved, all or a part", RESERVE_TEXT,
+      "pawl state post stock $id\npawl state post stock $id 1", cli_state_post, NULL },
+    { "state void", "T ID", "give back what was reserved", RESERVE_TEXT,
+      "pawl state void stock $id", cli_state_void, NULL },
+    { "state reservation", "T ID", "what became of a reservation", RESERVE_TEXT,
+      "pawl state reservation stock $id", cli_state_reservation, NULL },
+    { "list", "[options]", "all queues, tables and what is in them",
       "One line a queue: messages by state, bytes of those that live, age of the\n"
       "oldest that is ready (elsewhere than on a terminal: milliseconds), receives\n"
-      "that wait.",
+      "that wait. READY of a table is the number of its keys.",
       "pawl list\npawl list --json | jq -r 'select(.dead > 0) | .queue'", cli_list, "Looking" },
     { "stat", "Q...", "all about a queue: counts, totals, options", NULL,
       "pawl stat orders\npawl stat orders --json | jq .options", cli_stat, NULL },

@@ -78,10 +78,10 @@ static const struct cli_command *choose(struct cli *cli, int argc, char **argv, 
     if (c)
         return c;
     size_t family = strlen(argv[0]);
-    const char *members[8];
+    const char *members[16];
     size_t count = 0;
     for (c = cli_commands; c->name; c++)
-        if (strncmp(c->name, argv[0], family) == 0 && c->name[family] == ' ' && count < 8)
+        if (strncmp(c->name, argv[0], family) == 0 && c->name[family] == ' ' && count < 16)
             members[count++] = c->name + family + 1;
     *rc = CLI_USAGE;
     if (count > 0 && argc > 1 && argv[1][0] != '-') {
@@ -99,7 +99,7 @@ static const struct cli_command *choose(struct cli *cli, int argc, char **argv, 
     if (count > 0 && *rc == CLI_DONE) {
         for (size_t i = 0; i < count; i++) {
             snprintf(two, sizeof two, "%s %s", argv[0], members[i]);
-            printf("  pawl %-12s %s\n", two, find(two)->summary);
+            printf("  pawl %-17s %s\n", two, find(two)->summary);
         }
         return NULL;
     }
@@ -172,7 +172,7 @@ int cli_help(struct cli *cli)
     for (const struct cli_command *c = cli_commands; c->name; c++) {
         if (c->group)
             printf("\n%s\n", c->group);
-        printf("  %-11s %s\n", c->name, c->summary);
+        printf("  %-17s %s\n", c->name, c->summary);
     }
     puts("\npawl COMMAND --help has the options and an example of each.\n\n"
          "Durations: 250ms 10s 5m 2h 7d.  Sizes: 64k 8M 1G.  Times: 2027-01-31T08:00:00Z or +5m.\n"

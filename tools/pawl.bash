@@ -7,6 +7,10 @@ _pawl_queues() {
     pawl "${_pawl_globals[@]}" --timeout 200ms list --names 2>/dev/null
 }
 
+_pawl_tables() {
+    pawl "${_pawl_globals[@]}" --timeout 200ms list --names --tables 2>/dev/null
+}
+
 _pawl() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
     local commands word command="" words="" i
@@ -26,8 +30,8 @@ _pawl() {
         *)
             if [[ -z $command ]]; then
                 command=$word
-            elif [[ $command == log ]]; then
-                command="log $word"
+            elif [[ $command == log || $command == state ]]; then
+                command="$command $word"
             fi
             ;;
         esac
@@ -50,8 +54,10 @@ _pawl() {
             [[ -n $command ]] || words="--dir --socket --json --timeout --help --version"
         elif [[ -z $command ]]; then
             words=$(cut -d ' ' -f 1 <<<"$commands" | sort -u)
-        elif [[ $command == log ]]; then
-            words=$(sed -n 's/^log //p' <<<"$commands")
+        elif [[ $command == log || $command == state ]]; then
+            words=$(sed -n "s/^$command //p" <<<"$commands")
+        elif [[ $command == "state "* ]]; then
+            words=$(_pawl_tables)
         elif [[ $command == "log "* || $command == doctor ]]; then
             mapfile -t COMPREPLY < <(compgen -d -- "$current")
             return
