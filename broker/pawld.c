@@ -15,6 +15,7 @@
 #include "loop/config.h"
 #include "pawl.h"
 #include "pawld.h"
+#include "session/directory.h"
 
 static const char help[] =
     "usage: pawld [OPTION]...\n"
@@ -171,6 +172,10 @@ int main(int argc, char **argv)
     if (pawl_config_finish(&config, why, sizeof why) != 0)
         return refuse(why);
 
+    if (config.dir_of_home && pawl_directory_make_parents(config.dir, why, sizeof why) != 0) {
+        fprintf(stderr, "pawld: %s\n", why);
+        return PAWLD_CANNOT_START;
+    }
     raise_files();
     struct pawld *broker;
     rc = pawld_create(&config.options, &broker, why);

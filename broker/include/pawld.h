@@ -37,9 +37,9 @@ enum pawld_io { PAWLD_IO_AUTO, PAWLD_IO_URING, PAWLD_IO_POSIX };
 
 struct pawld_options {
     size_t size;
-    const char *dir;           /* made with 0750 if missing; required */
-    const char *socket;        /* NULL: dir/pawl.sock; at most 107 bytes */
-    uint32_t io;               /* enum pawld_io */
+    const char *dir;    /* made with 0750 if missing, where it shall be must be there; required */
+    const char *socket; /* NULL: dir/pawl.sock; at most 107 bytes */
+    uint32_t io;        /* enum pawld_io */
     uint32_t blocks_in_flight; /* 1..8; 0: 2 */
     uint64_t spin_ns;          /* look this long, yielding, before sleeping; default 0 */
     uint64_t memory_bytes;     /* 0: a quarter of the RAM or cgroup limit; at least 64 MiB */

@@ -413,7 +413,17 @@ int pawld_run(struct pawld *broker)
         (void)wind_up(b, false);
         return rc;
     }
-    return wind_up(b, true);
+    uint64_t before = pawl_log_durable(pawl_engine_log(b->loop.engine)), began = pawl_clock_boot();
+    rc = wind_up(b, true);
+    uint64_t ms = (pawl_clock_boot() - began) / 1000000;
+    if (rc == PAWLD_OK)
+        sayf(b, "stopped cleanly: the last %llu bytes flushed in %llu ms, the log ends at %llu",
+             (unsigned long long)(b->last.durable_lsn - before), (unsigned long long)ms,
+             (unsigned long long)b->last.durable_lsn);
+    else
+        sayf(b, "stopped: the last write or flush of the log failed, after %llu ms",
+             (unsigned long long)ms);
+    return rc;
 }
 
 void pawld_stop(struct pawld *broker)

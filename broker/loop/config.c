@@ -249,12 +249,15 @@ static int default_dir(struct pawl_config *config)
         n = snprintf(config->dir, sizeof config->dir, "%s", s);
     else if (geteuid() == 0)
         n = snprintf(config->dir, sizeof config->dir, "/var/lib/pawl");
-    else if ((s = getenv("XDG_STATE_HOME")) && *s)
-        n = snprintf(config->dir, sizeof config->dir, "%s/pawl", s);
-    else if ((s = getenv("HOME")) && *s)
-        n = snprintf(config->dir, sizeof config->dir, "%s/.local/state/pawl", s);
-    else
-        return -1;
+    else {
+        config->dir_of_home = true;
+        if ((s = getenv("XDG_STATE_HOME")) && *s)
+            n = snprintf(config->dir, sizeof config->dir, "%s/pawl", s);
+        else if ((s = getenv("HOME")) && *s)
+            n = snprintf(config->dir, sizeof config->dir, "%s/.local/state/pawl", s);
+        else
+            return -1;
+    }
     return n > 0 && (size_t)n < sizeof config->dir ? 0 : -1;
 }
 

@@ -24,6 +24,7 @@ struct pawl_config {
     struct pawld_options options; /* dir and socket point into this struct */
     char dir[PAWL_CONFIG_PATH_BYTES];
     char socket[PAWL_CONFIG_PATH_BYTES];
+    bool dir_of_home; /* nobody named it: it is the default below $XDG_STATE_HOME or $HOME */
 };
 
 void pawl_config_init(struct pawl_config *config);

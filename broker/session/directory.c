@@ -14,22 +14,55 @@
 #define LOCK_TRIES 20
 #define LOCK_PAUSE_NS 50000000L
 
-/* Every missing part of the path; those above the last one as private as the last. */
-static int make_path(const char *path)
+/* The bytes of the i-th part of the path and all before it, from 1; 0: it has no more. */
+static size_t prefix(const char *path, size_t i)
+{
+    size_t n = 0;
+    while (i-- > 0) {
+        n += strspn(path + n, "/");
+        if (path[n] == '\0')
+            return 0;
+        n += strcspn(path + n, "/");
+    }
+    return n;
+}
+
+int pawl_directory_make_parents(const char *path, char *why, size_t bytes)
 {
     char part[PATH_MAX];
-    size_t n = strlen(path);
-    if (n == 0 || n >= sizeof part)
-        return -ENAMETOOLONG;
-    for (size_t i = 1; i <= n; i++) {
-        if (i < n && path[i] != '/')
-            continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (mkdir(part, 0750) != 0 && errno != EEXIST)
-            return -errno;
+    if (strlen(path) >= sizeof part) {
+        snprintf(why, bytes, "%s: %s", path, strerror(ENAMETOOLONG));
+        return -1;
+    }
+    for (size_t i = 1; prefix(path, i + 1) != 0; i++) {
+        snprintf(part, sizeof part, "%.*s", (int)prefix(path, i), path);
+        if (mkdir(part, 0700) != 0 && errno != EEXIST) {
+            snprintf(why, bytes, "%s: cannot be made: %s", part, strerror(errno));
+            return -1;
+        }
     }
     return 0;
+}
+
+/* The last part alone: a mistyped path is to be seen, not to become a new, empty instance
+ * somewhere. */
+static int make_last(const char *path, char *why, size_t bytes)
+{
+    struct stat st;
+    char part[PATH_MAX];
+    if (mkdir(path, 0750) == 0 || errno == EEXIST)
+        return 0;
+    int error = errno;
+    for (size_t i = 1; error == ENOENT && prefix(path, i) != 0 && prefix(path, i) < PATH_MAX; i++) {
+        snprintf(part, sizeof part, "%.*s", (int)prefix(path, i), path);
+        if (stat(part, &st) == 0 || errno != ENOENT)
+            continue;
+        snprintf(why, bytes, "%s: cannot be made, as there is no %s: make it, or correct --dir",
+                 path, part);
+        return -1;
+    }
+    snprintf(why, bytes, "%s: cannot be made: %s", path, strerror(error));
+    return -1;
 }
 
 /* Ours, and nobody else may write in it. */
@@ -124,11 +157,8 @@ static int open_log_directory(int dir, const char *path, char *why, size_t bytes
 int pawl_directory_open(const char *path, struct pawl_directory *out, char *why, size_t bytes)
 {
     *out = (struct pawl_directory){ .fd = -1, .lock_fd = -1, .log_fd = -1 };
-    int rc = make_path(path);
-    if (rc != 0) {
-        snprintf(why, bytes, "%s: cannot be made: %s", path, strerror(-rc));
+    if (make_last(path, why, bytes) != 0)
         return -1;
-    }
     out->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (out->fd < 0) {
         snprintf(why, bytes, "%s: %s", path, strerror(errno));

@@ -17,9 +17,13 @@ struct pawl_directory {
     int fd, lock_fd, log_fd; /* -1: none */
 };
 
-/* Makes what is missing, checks and locks. 0, or -1 with the reason and the cure in why[bytes] and
- * nothing held. May take a second. */
+/* Makes the directory if it alone is missing (where it shall be must be there), checks and locks.
+ * 0, or -1 with the reason and the cure in why[bytes] and nothing held. May take a second. */
 int pawl_directory_open(const char *path, struct pawl_directory *out, char *why, size_t bytes)
+    __attribute__((warn_unused_result));
+/* Makes all that is missing above the last part, 0700, as the XDG rules ask for a directory that
+ * the user did not name. 0, or -1 with the reason. */
+int pawl_directory_make_parents(const char *path, char *why, size_t bytes)
     __attribute__((warn_unused_result));
 void pawl_directory_close(struct pawl_directory *directory);
 

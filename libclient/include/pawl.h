@@ -143,10 +143,9 @@ struct pawl; /* a lane */
 
 struct pawl_options {
     size_t size;
-    const char *dir; /* instance; NULL: $PAWL_DIR, else the default of pawl(1); "" is refused */
-    const char
-        *socket;       /* NULL: $PAWL_SOCKET where dir is NULL, else DIR/pawl.sock; "" is refused */
-    const char *label; /* shown to operators; at most 63 bytes; not an identity */
+    const char *dir;     /* instance, not ""; NULL: $PAWL_DIR, else the default of pawl(1) */
+    const char *socket;  /* not ""; NULL: $PAWL_SOCKET if dir is NULL, else DIR/pawl.sock */
+    const char *label;   /* shown to operators; at most 63 bytes; not an identity */
     uint64_t timeout_ns; /* how long any call may wait for the broker; default 10 s */
     uint64_t spin_ns;    /* look this long (yielding) before sleeping; default 0 */
     uint32_t window;     /* open operations a lane, 64..65,536; default 1,024 */

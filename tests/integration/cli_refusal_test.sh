@@ -272,5 +272,7 @@ expect 0 'SENT/s' pawl top --interval 20ms
 expect 0 'ok +broker +pid' pawl doctor
 
 broker_stop
+[[ $(tail -n 1 "$T/broker.log") == 'pawld: stopped cleanly: the last '* ]] ||
+    fail "the last line is $(tail -n 1 "$T/broker.log")"
 expect 1 'PAWL_E_BROKER_DOWN.*start one with: pawld' pawl list
 finish

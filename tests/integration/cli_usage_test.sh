@@ -69,6 +69,26 @@ expect 2 'pawld: .PAWL_DIR is set and empty' bare env PAWL_DIR= "$BUILD/pawld" -
 expect 2 'pawld: .PAWL_SOCKET: a path of 1' bare env PAWL_SOCKET= PAWL_DIR="$D" "$BUILD/pawld" --segment-size 3MiB
 [[ -e $D ]] && fail "a refused start made $D"
 
+say "the broker makes its own directory, and none above it but in the home of a user"
+expect 1 "pawld: $T/no/such/d: cannot be made, as there is no $T/no: make it, or correct --dir" \
+    timeout 20 "$BUILD/pawld" --dir "$T/no/such/d"
+[[ -e $T/no ]] && fail "$T/no was made"
+if (($(id -u) == 0)) && command -v setpriv >/dev/null; then
+    mkdir -m 755 "$T/home" && chown 65533:65533 "$T/home" && chmod 711 "$T"
+    env -i PATH="$PATH" HOME="$T/home" setpriv --reuid 65533 --regid 65533 --clear-groups -- \
+        "$BUILD/pawld" --segment-size 1MiB --memory 64MiB 2>"$T/home.log" &
+    until grep -q 'ready on' "$T/home.log"; do
+        kill -0 $! 2>/dev/null || { fail "no broker in a fresh home: $(cat "$T/home.log")"; break; }
+        sleep 0.01
+    done
+    [[ -S $T/home/.local/state/pawl/pawl.sock ]] || fail "no socket in a fresh home"
+    kill -TERM $!
+    wait $! || fail "the broker of a fresh home stopped with $?"
+    grep -E -q '^pawld: stopped cleanly: the last [0-9]+ bytes flushed in [0-9]+ ms, the log ends at [0-9]+$' \
+        "$T/home.log" || fail "no word at the stop: $(cat "$T/home.log")"
+    chmod 700 "$T"
+fi
+
 say "versions and help"
 expect 0 '^pawl [0-9]+\.[0-9]+\.[0-9]+$' pawl version
 expect 0 '^pawl [0-9]' pawl --version

@@ -32,6 +32,9 @@ static int setup(void **state)
     snprintf(root, sizeof root, "/tmp/pawl-unit-XXXXXX");
     if (!mkdtemp(root))
         return -1;
+    snprintf(dir, sizeof dir, "%s/a", root);
+    if (mkdir(dir, 0750) != 0)
+        return -1;
     snprintf(dir, sizeof dir, "%s/a/b", root);
     why[0] = '\0';
     return 0;
@@ -78,6 +81,30 @@ static void a_directory_is_made_with_its_rights(void **state)
     pawl_directory_close(&d);
     open_dir(&d); /* again, now that all is there */
     pawl_directory_close(&d);
+}
+
+static void a_missing_parent_is_named_and_not_made(void **state)
+{
+    (void)state;
+    struct pawl_directory d;
+    char missing[128], want[160];
+    snprintf(missing, sizeof missing, "%s/typo", root);
+    snprintf(dir, sizeof dir, "%s/typo//c/d/", root);
+    assert_int_equal(pawl_directory_open(dir, &d, why, sizeof why), -1);
+    snprintf(want, sizeof want, "there is no %s:", missing);
+    assert_non_null(strstr(why, want));
+    assert_int_equal(access(missing, F_OK), -1);
+    /* the default place is another matter: nobody typed it */
+    assert_int_equal(pawl_directory_make_parents(dir, why, sizeof why), 0);
+    assert_int_equal(mode_of(missing) & 0077, 0);
+    snprintf(missing, sizeof missing, "%s/typo/c/d", root);
+    assert_int_equal(access(missing, F_OK), -1);
+    open_dir(&d);
+    pawl_directory_close(&d);
+    /* a file in the way */
+    snprintf(dir, sizeof dir, "%s/typo/c/d/lock/e", root);
+    assert_int_equal(pawl_directory_open(dir, &d, why, sizeof why), -1);
+    assert_non_null(strstr(why, "Not a directory"));
 }
 
 static void a_second_broker_is_told_the_pid_of_the_first(void **state)
@@ -340,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_directory_is_made_with_its_rights),
+        TEST(a_missing_parent_is_named_and_not_made),
         TEST(a_second_broker_is_told_the_pid_of_the_first),
         TEST(a_lock_that_lingers_a_moment_is_waited_for),
         TEST(a_directory_that_others_may_write_is_refused),
