@@ -35,6 +35,7 @@ pawl() { "$BUILD/pawl" --dir "$D" "$@"; }
 # Starts the broker and returns when it says that it is ready.
 broker_start() {
     local before
+    : >>"$T/broker.log"
     before=$(grep -c 'ready on' "$T/broker.log" 2>/dev/null || true)
     "$BUILD/pawld" --dir "$D" --memory 256M "$@" 2>>"$T/broker.log" &
     BROKER=$!
