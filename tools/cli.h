@@ -74,6 +74,7 @@ int cli_peek(struct cli *cli);
 int cli_dead(struct cli *cli);
 int cli_restore(struct cli *cli);
 int cli_explain(struct cli *cli);
+int cli_resolve(struct cli *cli);
 int cli_log_list(struct cli *cli);
 int cli_log_verify(struct cli *cli);
 int cli_log_dump(struct cli *cli);

@@ -125,6 +125,11 @@ const struct cli_command cli_commands[] = {
     { "explain", "ID [--queue Q]", "what became of one message, in words",
       "ID is that of the message, or a token of it.", "pawl explain 1099511627777", cli_explain,
       NULL },
+    { "resolve", "OP [--fence]", "what became of an operation, by the id that its caller gave it",
+      "OP has the form of a UUID. Prints NEVER_SEEN, COMMITTED, ABORTED or FORGOTTEN\n"
+      "and what is known; exit code 0 in all four cases. --fence: if it was never\n"
+      "seen it is refused from now on, so NEVER_SEEN stays true.",
+      "pawl resolve 0192f0c1-8a2b-7c3d-9e4f-5a6b7c8d9e0f --fence", cli_resolve, NULL },
     { "metrics", "", "counters of the broker, a name and a number a line", NULL,
       "pawl metrics | grep log", cli_metrics, NULL },
     { "top", "[options]", "live view: queues and their rates; q quits",

@@ -11,8 +11,8 @@
 const char *cli_record_type(uint16_t type)
 {
     static const char *const names[] = {
-        NULL,    "SESSION", "SESSION_END", "LANE",    "QUEUE", "SEND",    "GRANT",
-        "RENEW", "BACK",    "END",         "RESTORE", "PURGE", "MESSAGE",
+        NULL,   "SESSION", "SESSION_END", "LANE",  "QUEUE",   "SEND",  "GRANT",   "RENEW",
+        "BACK", "END",     "RESTORE",     "PURGE", "MESSAGE", "GROUP", "OUTCOME",
     };
     return type < PAWL_COUNT(names) ? names[type] : NULL;
 }
@@ -152,6 +152,37 @@ static void back(json_t *j, const struct pawl_record_view *v)
         cli_json_bytes(j, "reason", v->rest, r->reason_bytes);
 }
 
+static void outcome(json_t *j, const struct pawl_outcome_rec *r)
+{
+    char id[PAWL_OP_ID_TEXT_BYTES];
+    pawl_op_id_format(&r->id, id);
+    static const struct pawl_op_id none;
+    if (memcmp(&r->id, &none, sizeof none) != 0)
+        word(j, "op", id);
+    word(j, "result", pawl_strname(r->result));
+    number(j, "value", r->value);
+    if (r->horizon_ms)
+        number(j, "horizon_ms", r->horizon_ms);
+}
+
+/* Its parts, each as a record of its own. */
+static void group(json_t *j, const struct pawl_record_view *v, bool bodies)
+{
+    const uint8_t *at = v->rest, *body;
+    uint32_t left = v->rest_bytes, bytes;
+    uint16_t type;
+    json_t *parts = json_array();
+    while (pawl_record_sub(&at, &left, &type, &body, &bytes) > 0) {
+        struct pawl_record_view part;
+        if (pawl_record_decode(&part, type, body, bytes) != 0)
+            break;
+        json_t *one = cli_record_members(&part, bodies);
+        word(one, "type", cli_record_type(type));
+        json_array_append_new(parts, one);
+    }
+    json_object_set_new(j, "parts", parts);
+}
+
 json_t *cli_record_members(const struct pawl_record_view *v, bool bodies)
 {
     json_t *j = json_object();
@@ -209,6 +240,12 @@ json_t *cli_record_members(const struct pawl_record_view *v, bool bodies)
         number(j, "queue", v->purge.queue);
         numbers(j, "ids", v->rest, v->purge.op.extra, sizeof(uint64_t));
         break;
+    case PAWL_RECORD_GROUP:
+        group(j, v, bodies);
+        return j;
+    case PAWL_RECORD_OUTCOME:
+        outcome(j, &v->outcome);
+        break;
     default:
         return j;
     }
@@ -221,6 +258,19 @@ static bool among(const uint8_t *p, uint32_t count, size_t step, uint64_t id)
     for (uint32_t i = 0; i < count; i++)
         if (u64_at(p + i * step) == id)
             return true;
+    return false;
+}
+
+static bool group_names(const struct pawl_record_view *v, uint64_t id)
+{
+    const uint8_t *at = v->rest, *body;
+    uint32_t left = v->rest_bytes, bytes;
+    uint16_t type;
+    while (pawl_record_sub(&at, &left, &type, &body, &bytes) > 0) {
+        struct pawl_record_view part;
+        if (pawl_record_decode(&part, type, body, bytes) == 0 && cli_record_names(&part, id))
+            return true;
+    }
     return false;
 }
 
@@ -245,6 +295,8 @@ bool cli_record_names(const struct pawl_record_view *v, uint64_t id)
         return among(v->rest, v->grant.op.extra, sizeof(struct pawl_granted_rec), id);
     case PAWL_RECORD_PURGE:
         return among(v->rest, v->purge.op.extra, sizeof(uint64_t), id);
+    case PAWL_RECORD_GROUP:
+        return group_names(v, id);
     default:
         return false;
     }

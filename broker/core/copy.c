@@ -232,7 +232,7 @@ static bool copy_reservation(struct pawl_core *core, uint32_t n, uint64_t *budge
     return true;
 }
 
-static bool copy_entry(struct pawl_core *core, uint32_t n, uint64_t *budget)
+static bool copy_key(struct pawl_core *core, uint32_t n, uint64_t *budget)
 {
     struct pawl_key_rec r;
     const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
@@ -245,6 +245,22 @@ static bool copy_entry(struct pawl_core *core, uint32_t n, uint64_t *budget)
     pawl_core_key_rec(core, e, &r);
     uint64_t lsn;
     memcpy(pawl_core_append(core, PAWL_RECORD_KEY, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_ledger_home(core, n, lsn);
+    return true;
+}
+
+static bool copy_outcome(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    struct pawl_outcome_rec r;
+    if (!fits(core, sizeof r, budget))
+        return false;
+    pawl_core_outcome_fact(core, n, &r);
+    uint64_t lsn;
+#ifdef PAWL_BUG_OUTCOME_NOT_COPIED
+    pawl_core_ledger_home(core, n, 0);
+    return true;
+#endif
+    memcpy(pawl_core_append(core, PAWL_RECORD_OUTCOME, sizeof r, &lsn), &r, sizeof r);
     pawl_core_ledger_home(core, n, lsn);
     return true;
 }
@@ -263,7 +279,11 @@ static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t 
     case PAWL_KIND_RESERVATION:
         return copy_reservation(core, n, budget);
     case PAWL_KIND_LEDGER:
-        return copy_entry(core, n, budget);
+        return pawl_ledger_at(&core->ledger, n)->kind == PAWL_LEDGER_OP
+                   ? copy_outcome(core, n, budget)
+                   : copy_key(core, n, budget);
+    case PAWL_KIND_HORIZON:
+        return fits(core, sizeof(struct pawl_outcome_rec), budget) && pawl_core_horizon_copy(core);
     default:
         return copy_lane(core, n, budget);
     }
@@ -272,6 +292,8 @@ static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t 
 bool pawl_core_copy(struct pawl_core *core, uint64_t segment, uint64_t budget, struct pawl_now now)
 {
     pawl_core_set_now(core, now);
+    if (!pawl_core_horizon_say(core))
+        return false;
     /* Copies into the very segment would never end; the shell does not ask for its newest. */
     PAWL_ASSERT_REL(pawl_core_appended(core) >> core->segment_shift, !=, segment);
     struct pawl_core_home_slot *slot = pawl_core_home_slot(core, segment);

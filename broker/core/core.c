@@ -148,6 +148,8 @@ static const uint16_t fixed_bytes[PAWL_CMD_TYPES] = {
     [PAWL_CMD_STATE] = sizeof(struct pawl_cmd_state),
     [PAWL_CMD_STATE_SCAN] = sizeof(struct pawl_cmd_state_scan),
     [PAWL_CMD_RESERVE] = sizeof(struct pawl_cmd_reserve),
+    [PAWL_CMD_TXN] = sizeof(struct pawl_cmd_txn),
+    [PAWL_CMD_RESOLVE] = sizeof(struct pawl_cmd_resolve),
 };
 
 uint32_t pawl_core_fixed_bytes(uint16_t type)
@@ -158,7 +160,8 @@ uint32_t pawl_core_fixed_bytes(uint16_t type)
 static bool answers_with_data(uint16_t type)
 {
     return type == PAWL_CMD_QUEUE_STAT || type == PAWL_CMD_QUEUE_LIST || type == PAWL_CMD_SCAN ||
-           type == PAWL_CMD_PEEK || type == PAWL_CMD_METRICS || type == PAWL_CMD_STATE_SCAN;
+           type == PAWL_CMD_PEEK || type == PAWL_CMD_METRICS || type == PAWL_CMD_RESOLVE ||
+           type == PAWL_CMD_STATE_SCAN;
 }
 
 uint32_t pawl_core_answer_bytes(uint16_t type)
@@ -170,6 +173,9 @@ uint32_t pawl_core_answer_bytes(uint16_t type)
 uint64_t pawl_core_need(const struct pawl_cmd *head)
 {
     uint64_t first = PAWL_FIRST_RECORDS;
+    /* The outcome beside the effect, and what was forgotten to make room for it. */
+    if (head->flags & PAWL_CMD_IDENTIFIED)
+        first += 2 * PAWL_OUTCOME_LIVE + PAWL_RECORD_HEAD;
     switch (head->type) {
     case PAWL_CMD_SEND:
         return first + sizeof(struct pawl_send_rec) + PAWL_RECORD_HEAD + 16 + head->bytes;
@@ -200,6 +206,10 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
     case PAWL_CMD_STATE:
     case PAWL_CMD_RESERVE:
         return first + pawl_core_state_need(head);
+    case PAWL_CMD_TXN: /* no command makes a record of more than twice its size and 32 bytes */
+        return first + PAWL_OUTCOME_LIVE + PAWL_RECORD_HEAD + 3 * (uint64_t)head->bytes;
+    case PAWL_CMD_RESOLVE:
+        return first + 2 * PAWL_OUTCOME_LIVE;
     default:
         return 0;
     }
@@ -207,7 +217,7 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
 
 /* --- commands: dispatch ---------------------------------------------------------------------- */
 
-static bool variable_fits(const struct pawl_take *t)
+bool pawl_core_variable_fits(const struct pawl_take *t)
 {
     if (t->type == PAWL_CMD_SEND) {
         const struct pawl_cmd_send *c = t->fixed;
@@ -230,10 +240,12 @@ static bool variable_fits(const struct pawl_take *t)
     }
     if (t->type == PAWL_CMD_STATE || t->type == PAWL_CMD_STATE_SCAN || t->type == PAWL_CMD_RESERVE)
         return pawl_core_state_fits(t->type, t->fixed, t->variable_bytes);
+    if (t->type == PAWL_CMD_TXN)
+        return t->variable_bytes > 0;
     return t->variable_bytes == 0;
 }
 
-static void dispatch(struct pawl_take *t)
+int pawl_core_dispatch(struct pawl_take *t)
 {
     switch (t->type) {
     case PAWL_CMD_SEND:
@@ -273,10 +285,27 @@ static void dispatch(struct pawl_take *t)
     case PAWL_CMD_STATE_SCAN:
         pawl_core_state_scan_take(t);
         break;
+    case PAWL_CMD_TXN:
+        return pawl_core_txn_take(t);
+    case PAWL_CMD_RESOLVE:
+        pawl_core_resolve_take(t);
+        break;
     default:
         pawl_core_queue_take(t);
         break;
     }
+    return PAWL_OK;
+}
+
+/* The id stands at the end, so that what is before it is as without one. False: it may have none.
+ */
+static bool take_id(struct pawl_take *t)
+{
+    if (!pawl_core_identity_allowed(t->type) || t->variable_bytes < sizeof t->id)
+        return false;
+    t->variable_bytes -= (uint32_t)sizeof t->id;
+    memcpy(&t->id, t->variable + t->variable_bytes, sizeof t->id);
+    return true;
 }
 
 /* The answer is known, or will come, or nobody waits for it any more. */
@@ -318,7 +347,8 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
         .variable = variable,
         .variable_bytes = variable_bytes,
     };
-    if (!variable_fits(&t))
+    bool identified = t.flags & PAWL_CMD_IDENTIFIED;
+    if ((identified && !take_id(&t)) || !pawl_core_variable_fits(&t))
         return PAWL_E_PROTOCOL;
     pawl_core_set_now(core, now);
     bool known = t.seq <= lane->seq_max;
@@ -334,8 +364,10 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
 #endif
     if (t.deadline && core->now.time >= t.deadline)
         pawl_core_take_answer(&t, PAWL_E_DEADLINE, 0, pawl_core_appended(core));
+    else if (PAWL_UNLIKELY(identified))
+        return pawl_core_identity_take(&t);
     else
-        dispatch(&t);
+        return pawl_core_dispatch(&t);
     return PAWL_OK;
 }
 
@@ -378,7 +410,8 @@ void pawl_core_again(struct pawl_core *core)
 bool pawl_core_pump(struct pawl_core *core, struct pawl_now now)
 {
     pawl_core_set_now(core, now);
-    bool more = release_void(core);
+    bool more = !pawl_core_horizon_say(core);
+    more = release_void(core) || more;
     more = pawl_core_session_pump(core) || more;
     more = pawl_core_purge_pump(core) || more;
     more = pawl_core_receive_pump(core) || more;

@@ -10,6 +10,7 @@
  *   order.c    ordering keys
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
  *   ends.c     rows of leases by when they end
+ *   group.c    several records as one   identity.c  op-ids and outcomes   txn.c  transactions
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
  *   state.h    tables: cell.c (keys in order), state.c, reserve.c, state_scan.c
@@ -76,6 +77,7 @@ enum pawl_core_kind {
     PAWL_KIND_LEDGER,
     PAWL_KIND_STATE,
     PAWL_KIND_RESERVATION,
+    PAWL_KIND_HORIZON, /* one */
     PAWL_KINDS
 };
 
@@ -285,6 +287,25 @@ struct pawl_core_kept {
 };
 #define PAWL_CORE_SCAN_BYTES 32768u
 
+/* A GROUP record that is being filled (group.c). */
+struct pawl_core_group {
+    uint8_t *at;   /* the next part */
+    uint32_t left; /* bytes */
+    bool wanted;   /* what is appended goes into it: it is open, or opens with the first record */
+    bool open;
+    uint64_t lsn;
+};
+
+/* The command under an op-id that is being decided: its answer waits here for the outcome's record.
+ * lane NULL: none. */
+struct pawl_core_operation {
+    const struct pawl_core_lane *lane;
+    uint64_t seq, value, lsn, wait_lsn;
+    int32_t result;
+    uint8_t flags;
+    bool answered;
+};
+
 struct pawl_core {
     struct pawl_core_options options;
     struct pawl_core_port port;
@@ -323,6 +344,10 @@ struct pawl_core {
     uint64_t messages_live, tombstones;
     uint64_t tombstones_max; /* of all queues: a quarter of the memory */
     uint64_t leases_current;
+    struct pawl_core_group group;
+    struct pawl_core_operation operation;
+    uint64_t horizon_said; /* what of the ledger's horizon is in the log */
+    struct pawl_home horizon_home;
     uint64_t sends, deliveries, acks, refused;
     bool damaged; /* a replay ran out of memory or met what cannot be */
 };
@@ -338,6 +363,7 @@ struct pawl_take {
     uint16_t flags;
     uint32_t open;
     uint64_t deadline;
+    struct pawl_op_id id; /* with PAWL_CMD_IDENTIFIED */
     const void *fixed;
     const uint8_t *variable;
     uint32_t variable_bytes;
@@ -405,9 +431,12 @@ static inline void pawl_core_memory_close(struct pawl_core *core)
     if (core->started)
         core->budget.limit = core->memory_sends;
 }
+void *pawl_core_group_append(struct pawl_core *core, uint16_t type, uint32_t bytes, uint64_t *lsn);
 static inline void *pawl_core_append(struct pawl_core *core, uint16_t type, uint32_t bytes,
                                      uint64_t *lsn)
 {
+    if (PAWL_UNLIKELY(core->group.wanted))
+        return pawl_core_group_append(core, type, bytes, lsn);
     return core->port.append(core->port.ctx, type, bytes, lsn);
 }
 static inline uint64_t pawl_core_appended(const struct pawl_core *core)
@@ -427,6 +456,40 @@ static inline void pawl_core_set_now(struct pawl_core *core, struct pawl_now now
 /* Log room for SESSION and LANE in front of a lane's first record. */
 #define PAWL_FIRST_RECORDS \
     (sizeof(struct pawl_session_rec) + sizeof(struct pawl_lane_rec) + 2 * PAWL_RECORD_HEAD)
+
+int pawl_core_dispatch(struct pawl_take *t);
+/* Is the variable part as long as the fixed part says? */
+bool pawl_core_variable_fits(const struct pawl_take *t);
+
+/* --- group.c, identity.c, txn.c -------------------------------------------------------------- */
+
+/* What a record of this size takes in a group. */
+static inline uint32_t pawl_core_group_part(uint32_t bytes)
+{
+    return (uint32_t)(sizeof(struct pawl_sub_rec) + pawl_align_up(bytes, 8));
+}
+#define PAWL_OUTCOME_PART \
+    ((uint32_t)(sizeof(struct pawl_sub_rec) + sizeof(struct pawl_outcome_rec)))
+#define PAWL_OUTCOME_LIVE (sizeof(struct pawl_outcome_rec) + PAWL_RECORD_HEAD)
+/* bytes: of all parts but the outcome. */
+void pawl_core_group_open(struct pawl_core *core, uint32_t bytes);
+void pawl_core_group_close(struct pawl_core *core, const struct pawl_outcome_rec *outcome);
+/* May a command of this type have an id of its caller? */
+bool pawl_core_identity_allowed(uint16_t type);
+int pawl_core_identity_take(struct pawl_take *t);
+void pawl_core_resolve_take(struct pawl_take *t);
+/* Writes an outcome, as the end of the open group if there is one, and applies it. id NULL: it only
+ * tells the window what the whole was answered. Returns its lsn. */
+uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *id, uint64_t hash,
+                                 int result, uint64_t value);
+void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_rec *rec,
+                             uint64_t lsn);
+void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct pawl_outcome_rec *out);
+/* The horizon moved when entries made room: says so in the log. False: no room there; until it is
+ * said nothing may be copied forward. */
+bool pawl_core_horizon_say(struct pawl_core *core);
+bool pawl_core_horizon_copy(struct pawl_core *core);
+int pawl_core_txn_take(struct pawl_take *t);
 
 /* --- home.c: segments ------------------------------------------------------------------------ */
 

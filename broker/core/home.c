@@ -21,6 +21,8 @@ struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core
         return &pawl_cell_at(core, n)->home;
     case PAWL_KIND_RESERVATION:
         return &pawl_core_reservation_at(core, n)->home;
+    case PAWL_KIND_HORIZON:
+        return (struct pawl_home *)(uintptr_t)&core->horizon_home;
     default:
         return &pawl_core_lane_at(core, n)->home;
     }

@@ -319,6 +319,16 @@ void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, 
                            int result, uint64_t value, uint64_t lsn, uint64_t wait_lsn,
                            uint8_t flags)
 {
+    struct pawl_core_operation *op = &core->operation;
+    if (PAWL_UNLIKELY(op->lane == lane) && op->seq == seq) {
+        op->result = result;
+        op->value = value;
+        op->lsn = lsn;
+        op->wait_lsn = wait_lsn;
+        op->flags = flags;
+        op->answered = true;
+        return;
+    }
     struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
     if (seq >= lane->oldest)
         *e = (struct pawl_window_entry){
@@ -390,6 +400,7 @@ void pawl_core_lane_op(const struct pawl_core *core, const struct pawl_core_lane
     };
 }
 
+/* Never a part of a group: what they say holds whatever becomes of the command. */
 void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane)
 {
     struct pawl_core_session *s = pawl_core_session_at(core, lane->session);
@@ -397,7 +408,8 @@ void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane)
     if (!s->logged) {
         struct pawl_session_rec r;
         pawl_core_session_fact(s, &r);
-        memcpy(pawl_core_append(core, PAWL_RECORD_SESSION, sizeof r, &lsn), &r, sizeof r);
+        memcpy(core->port.append(core->port.ctx, PAWL_RECORD_SESSION, sizeof r, &lsn), &r,
+               sizeof r);
         if (s->home.segment == 0)
             core->live += sizeof r + PAWL_RECORD_HEAD;
         pawl_core_home_set(core, PAWL_KIND_SESSION, s->number, lsn);
@@ -412,7 +424,7 @@ void pawl_core_lane_log(struct pawl_core *core, struct pawl_core_lane *lane)
             .oldest = lane->oldest,
             .flags = PAWL_LANE_RESET,
         };
-        memcpy(pawl_core_append(core, PAWL_RECORD_LANE, sizeof r, &lsn), &r, sizeof r);
+        memcpy(core->port.append(core->port.ctx, PAWL_RECORD_LANE, sizeof r, &lsn), &r, sizeof r);
         if (lane->home.segment == 0)
             core->live += pawl_core_lane_live_bytes(lane);
         pawl_core_home_set(core, PAWL_KIND_LANE, lane->number, lsn);

@@ -208,8 +208,7 @@ uint64_t pawl_core_ledger_fact_bytes(const struct pawl_core *core,
                                      const struct pawl_ledger_entry *e)
 {
     (void)core;
-    (void)e;
-    return PAWL_KEY_LIVE;
+    return e->kind == PAWL_LEDGER_OP ? PAWL_OUTCOME_LIVE : PAWL_KEY_LIVE;
 }
 
 void pawl_core_ledger_home(struct pawl_core *core, uint32_t n, uint64_t lsn)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "abi/layout.h"
+#include "base/bits.h"
 
 #define SEQ_LIMIT (1ull << 62) /* so that counting on never wraps */
 
@@ -23,6 +24,8 @@ static const uint16_t fixed_bytes[] = {
     [PAWL_RECORD_STATE] = sizeof(struct pawl_state_rec),
     [PAWL_RECORD_RESERVATION] = sizeof(struct pawl_reservation_rec),
     [PAWL_RECORD_KEY] = sizeof(struct pawl_key_rec),
+    [PAWL_RECORD_GROUP] = sizeof(struct pawl_sub_rec), /* at least one */
+    [PAWL_RECORD_OUTCOME] = sizeof(struct pawl_outcome_rec),
 };
 
 static bool terminal(uint8_t state)
@@ -140,6 +143,8 @@ static bool fits(const struct pawl_record_view *v)
     case PAWL_RECORD_KEY:
         return v->rest_bytes == 0 && v->key.queue != 0 && terminal((uint8_t)v->key.state) &&
                v->key.state <= UINT8_MAX;
+    case PAWL_RECORD_OUTCOME:
+        return op_fits(&v->op) && v->rest_bytes == 0;
     default:
         return false;
     }
@@ -152,8 +157,34 @@ int pawl_record_decode(struct pawl_record_view *out, uint16_t type, const void *
         bytes < fixed_bytes[type])
         return -1;
     out->type = type;
+    if (type == PAWL_RECORD_GROUP) {
+        out->rest = body;
+        out->rest_bytes = bytes;
+        return bytes % 8 == 0 ? 0 : -1;
+    }
     memcpy((uint8_t *)out + offsetof(struct pawl_record_view, op), body, fixed_bytes[type]);
     out->rest = (const uint8_t *)body + fixed_bytes[type];
     out->rest_bytes = bytes - fixed_bytes[type];
     return fits(out) ? 0 : -1;
+}
+
+int pawl_record_sub(const uint8_t **at, uint32_t *left, uint16_t *type, const uint8_t **body,
+                    uint32_t *bytes)
+{
+    struct pawl_sub_rec head;
+    if (*left == 0)
+        return 0;
+    if (*left < sizeof head)
+        return -1;
+    memcpy(&head, *at, sizeof head);
+    uint32_t room = *left - (uint32_t)sizeof head;
+    if (head.type == PAWL_RECORD_GROUP || head.bytes > room || pawl_align_up(head.bytes, 8) > room)
+        return -1;
+    *type = head.type;
+    *body = *at + sizeof head;
+    *bytes = head.bytes;
+    uint32_t whole = (uint32_t)(sizeof head + pawl_align_up(head.bytes, 8));
+    *at += whole;
+    *left -= whole;
+    return 1;
 }

@@ -25,6 +25,10 @@
  *   STATE        88 + key + value    fact, and decision of put, add, delete of a key of a table
  *   RESERVATION  128 + key           fact, and decision of reserve, post, void, expiry: with the
  *                                    number that it is taken from
+ *   GROUP        records                several that happen together: {u16 type, u16 0, u32 bytes},
+ *                                       body, zeros to a multiple of 8, one after the other
+ *   OUTCOME      88                     fact, and decision: what became of an operation under an id
+ *                                       of its caller
  *
  * Those made by a command of a lane begin with struct pawl_op_rec: {session, lane, seq} is the
  * identity of the operation and `open` says which older ones the window may forget. session 0: not
@@ -56,6 +60,8 @@ enum pawl_record_type {
     PAWL_RECORD_STATE = 16,
     PAWL_RECORD_RESERVATION = 17,
     PAWL_RECORD_KEY = 15,
+    PAWL_RECORD_GROUP = 13,
+    PAWL_RECORD_OUTCOME = 14,
 };
 
 struct pawl_op_rec {
@@ -275,6 +281,25 @@ struct pawl_key_rec {
 _Static_assert(sizeof(struct pawl_op_rec) == 24, "no gaps");
 _Static_assert(sizeof(struct pawl_state_rec) == 88, "no gaps");
 _Static_assert(sizeof(struct pawl_reservation_rec) == 128, "no gaps");
+/* In front of each record of a GROUP. */
+struct pawl_sub_rec {
+    uint16_t type, reserved;
+    uint32_t bytes; /* of its body, without the zeros behind it */
+};
+
+struct pawl_outcome_rec {
+    struct pawl_op_rec op; /* session 0: stands beside the record of the effect, or is a copy */
+    struct pawl_op_id id;  /* all zero: only the horizon is said */
+    uint64_t hash;         /* of the command */
+    uint64_t value;
+    uint64_t lsn;        /* 0: of this record; a copy: of the first */
+    uint64_t time;       /* pawl time when it was decided */
+    uint64_t horizon_ms; /* wall time; ids up to it may be forgotten */
+    int32_t result;
+    uint32_t reserved;
+};
+
+_Static_assert(sizeof(struct pawl_outcome_rec) == 88, "no gaps");
 _Static_assert(sizeof(struct pawl_session_rec) == 120, "no gaps");
 _Static_assert(sizeof(struct pawl_lane_rec) == 40, "no gaps");
 _Static_assert(sizeof(struct pawl_window_rec) == 32, "no gaps");
@@ -314,6 +339,7 @@ struct pawl_record_view {
         struct pawl_state_rec state;
         struct pawl_reservation_rec reservation;
         struct pawl_key_rec key;
+        struct pawl_outcome_rec outcome;
     };
     const uint8_t *rest;
     uint32_t rest_bytes;
@@ -322,6 +348,10 @@ struct pawl_record_view {
 /* Checks sizes and ranges, so that apply need not. 0, or -1: no such record. */
 int pawl_record_decode(struct pawl_record_view *out, uint16_t type, const void *body,
                        uint32_t bytes);
+/* The next record of a GROUP, whose rest begins as *at, *left: 1 and the record; 0: no more; -1:
+ * damage. */
+int pawl_record_sub(const uint8_t **at, uint32_t *left, uint16_t *type, const uint8_t **body,
+                    uint32_t *bytes);
 /* Words of ours in front of what the client sent. */
 static inline uint32_t pawl_record_own_bytes(uint8_t flags, uint8_t key_bytes)
 {

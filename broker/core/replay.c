@@ -299,6 +299,18 @@ static int fact(struct pawl_core *core, const struct pawl_record_view *v, uint64
 
 /* --- one record ------------------------------------------------------------------------------ */
 
+static int group(struct pawl_core *core, const struct pawl_record_view *v, uint64_t lsn)
+{
+    const uint8_t *at = v->rest, *body;
+    uint32_t left = v->rest_bytes, bytes;
+    uint16_t type;
+    int rc;
+    while ((rc = pawl_record_sub(&at, &left, &type, &body, &bytes)) > 0)
+        if (pawl_core_replay(core, lsn, type, body, bytes) != 0)
+            return -1;
+    return rc;
+}
+
 int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const void *body,
                      uint32_t bytes)
 {
@@ -353,6 +365,14 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
     case PAWL_RECORD_KEY:
         if (pawl_core_key_fact(core, &v.key, lsn) != 0)
             rc = memory_out(core);
+        break;
+    case PAWL_RECORD_GROUP:
+        rc = group(core, &v, lsn);
+        break;
+    case PAWL_RECORD_OUTCOME:
+        pawl_core_window_apply(core, &v.op, v.outcome.result, v.outcome.value, lsn,
+                               PAWL_WINDOW_SET);
+        pawl_core_outcome_apply(core, &v.outcome, lsn);
         break;
     default:
         rc = fact(core, &v, lsn);

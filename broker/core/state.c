@@ -98,7 +98,8 @@ static uint64_t value_bytes_max(const struct pawl_core *core, const struct pawl_
 static int words_valid(struct step *s)
 {
     const struct pawl_cmd_state *c = s->cmd;
-    if (c->key_bytes == 0 || (c->flags & ~PAWL_TABLE_AS_NUMBER) ||
+    if (c->key_bytes == 0 || (c->flags & ~(PAWL_TABLE_AS_NUMBER | PAWL_TABLE_WAS_READ)) ||
+        ((c->flags & PAWL_TABLE_WAS_READ) && c->op != PAWL_TABLE_IS_VERSION) ||
         ((c->flags & PAWL_TABLE_AS_NUMBER) &&
          (c->op != PAWL_TABLE_PUT || c->value_bytes != sizeof(int64_t))) ||
         (c->value_bytes != 0 && c->op != PAWL_TABLE_PUT))
@@ -243,6 +244,8 @@ static int assertion(struct step *s)
     switch (s->cmd->op) {
     case PAWL_TABLE_IS_VERSION:
         holds = version_of(s) == s->cmd->expect;
+        if (!holds && (s->cmd->flags & PAWL_TABLE_WAS_READ))
+            return PAWL_E_CONFLICT;
         break;
     case PAWL_TABLE_EXISTS:
         holds = cell != NULL;
@@ -320,6 +323,15 @@ static uint64_t write_record(struct pawl_core *core, const struct pawl_state_pla
         memcpy(out + sizeof r + cell->key_bytes, pawl_payload_at(&core->payload, p->block),
                p->bytes);
     return lsn;
+}
+
+uint32_t pawl_core_state_bytes(const struct pawl_core *core, const struct pawl_state_plan *p)
+{
+    if (!p->writes)
+        return 0;
+    uint32_t key = p->cell ? pawl_cell_at(core, p->cell)->key_bytes : 0;
+    return p->reservation ? (uint32_t)sizeof(struct pawl_reservation_rec) + key
+                          : (uint32_t)sizeof(struct pawl_state_rec) + key + p->bytes;
 }
 
 uint64_t pawl_core_state_commit(struct pawl_core *core, struct pawl_state_plan *p,

@@ -126,6 +126,8 @@ int pawl_core_reserve_check(struct pawl_core *core, const struct pawl_core_peer 
 uint64_t pawl_core_state_commit(struct pawl_core *core, struct pawl_state_plan *plan,
                                 const struct pawl_op_rec *op);
 void pawl_core_state_undo(struct pawl_core *core, struct pawl_state_plan *plan);
+/* Bytes of the record that commit will write, without the head; 0: none. */
+uint32_t pawl_core_state_bytes(const struct pawl_core *core, const struct pawl_state_plan *plan);
 /* Upper bound of the log room of one STATE or RESERVE, its head included, without SESSION and LANE.
  * head->bytes: of the command, its variable part included. */
 uint64_t pawl_core_state_need(const struct pawl_cmd *head);

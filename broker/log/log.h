@@ -45,10 +45,10 @@ struct pawl_log_options {
 };
 
 struct pawl_log_info {
-    uint8_t log_id[16];
     uint64_t epoch; /* of this opening, durable on return (read_only: the last one) */
-    /* These two are set before the first record is replayed. record_bytes_max: what was asked for,
-     * or less where the segments of this log take no more. */
+    /* These three are set before the first record is replayed. record_bytes_max: what was asked
+     * for, or less where the segments of this log take no more. */
+    uint8_t log_id[16];
     uint64_t segment_bytes;
     uint32_t record_bytes_max;
     uint64_t oldest, tail; /* positions */

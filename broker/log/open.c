@@ -399,7 +399,6 @@ static int start_writing(struct pawl_log *log, struct pawl_recovery *r, struct p
 static void fill_info(struct pawl_log_info *info, const struct pawl_recovery *r,
                       const struct pawl_log_options *o)
 {
-    memcpy(info->log_id, r->id.log_id, sizeof info->log_id);
     info->epoch = r->epoch;
     info->oldest = r->oldest;
     info->tail = r->tail;

@@ -46,6 +46,10 @@ static bool admits(struct pawl_intake *in, const struct pawl_intake_type *type,
                    const struct pawl_cmd *head)
 {
     uint64_t need = type->need + (type->grows ? head->bytes : 0);
+    if (PAWL_UNLIKELY(!type->exact))
+        need = pawl_core_need(head);
+    else if (PAWL_UNLIKELY(head->flags & PAWL_CMD_IDENTIFIED))
+        need = UINT64_MAX; /* the engine knows */
     if (need > in->free)
         in->free = pawl_engine_free(in->engine);
     if (need <= in->free) {

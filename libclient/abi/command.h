@@ -50,6 +50,8 @@ enum pawl_cmd_type {
     PAWL_CMD_PEEK = 24, /* struct pawl_cmd_message; data = bytes at offset; value = all bytes */
     PAWL_CMD_METRICS =
         25, /* struct pawl_cmd_one: value = offset; data = text from there, value = all */
+    PAWL_CMD_TXN = 26,        /* struct pawl_cmd_txn + commands */
+    PAWL_CMD_RESOLVE = 27,    /* struct pawl_cmd_resolve; data = struct pawl_comp_resolved */
     PAWL_CMD_STATE = 28,      /* struct pawl_cmd_state: a write or an assertion */
     PAWL_CMD_STATE_SCAN = 29, /* struct pawl_cmd_state_scan: reads; each answers with data */
     PAWL_CMD_RESERVE = 30,    /* struct pawl_cmd_reserve: reserve, post, void */
@@ -58,6 +60,9 @@ enum pawl_cmd_type {
 
 /* pawl_cmd.flags */
 #define PAWL_CMD_RESUBMIT 1u /* was submitted to an earlier attachment under the same seq */
+#define PAWL_CMD_IDENTIFIED                                               \
+    2u /* struct pawl_op_id is the end of the record: the caller's own id \
+        */
 
 struct pawl_cmd {
     uint32_t bytes; /* of the record, this included; multiple of 8 */
@@ -154,6 +159,7 @@ enum pawl_table_op {
 
 /* pawl_cmd_state.flags */
 #define PAWL_TABLE_AS_NUMBER 1u /* PUT: the value is 8 bytes, a number */
+#define PAWL_TABLE_WAS_READ 2u  /* IS_VERSION: refused it is E_CONFLICT: read, and changed since */
 
 /* Variable part, without gaps: key, value; then zeros up to a multiple of 8. */
 struct pawl_cmd_state {
@@ -225,6 +231,30 @@ struct pawl_reservation_data {
     uint32_t state;   /* enum pawl_reservation_state */
     uint32_t key_bytes;
     uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* of an open one */
+};
+
+/* All or none, as one record. Followed by `count` commands as they would stand in the ring (types
+ * SEND, ACK to DEFER, ACK_ID, CANCEL, STATE, RESERVE), of whose heads only bytes and type are read.
+ * Answer: OK, value = id of the first message sent, the others follow it by one each, in order of
+ * their sends; a refusal: value = number of the command that was refused, from 1, lsn = what it
+ * would have had as its value. */
+struct pawl_cmd_txn {
+    struct pawl_cmd head;
+    uint32_t count; /* 1..4,096 */
+    uint32_t reserved;
+};
+
+struct pawl_cmd_resolve {
+    struct pawl_cmd head;
+    struct pawl_op_id id;
+    uint32_t flags; /* PAWL_RESOLVE_... */
+    uint32_t reserved;
+};
+struct pawl_comp_resolved {
+    uint32_t state; /* enum pawl_resolved_state */
+    int32_t result; /* of the operation */
+    uint64_t value, lsn;
+    uint64_t horizon_wall_ms;
 };
 
 /* Larger than any command that the largest message allows. */
@@ -330,6 +360,9 @@ _Static_assert(sizeof(struct pawl_cmd_state_scan) == 64, "layout");
 _Static_assert(sizeof(struct pawl_cmd_reserve) == 80, "layout");
 _Static_assert(sizeof(struct pawl_state_data) == 40, "layout");
 _Static_assert(sizeof(struct pawl_reservation_data) == 288, "layout");
+_Static_assert(sizeof(struct pawl_cmd_txn) == 40, "layout");
+_Static_assert(sizeof(struct pawl_cmd_resolve) == 56, "layout");
+_Static_assert(sizeof(struct pawl_comp_resolved) == 32, "layout");
 _Static_assert(sizeof(struct pawl_comp_answer) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_data) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_delivery) == 96, "layout");

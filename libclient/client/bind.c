@@ -187,7 +187,8 @@ static bool copy_open(struct pawl *lane, const uint8_t *from, uint64_t from_size
 #else
         head->seq = t - lane->base;
 #endif
-        head->flags = t < lane->published ? PAWL_CMD_RESUBMIT : 0;
+        head->flags = (uint16_t)((head->flags & PAWL_CMD_IDENTIFIED) |
+                                 (t < lane->published ? PAWL_CMD_RESUBMIT : 0));
         head->open = (uint32_t)(t - lane->oldest);
         adjust_times(lane, head, shift);
         op->position = position;

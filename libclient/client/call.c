@@ -44,6 +44,8 @@ int pawl_call_leave(struct pawl *lane, int result)
         pawl_thread_failed_inside();
     if (!lane->outcome_set)
         lane->outcome = result >= 0 ? PAWL_OUTCOME_APPLIED : pawl_outcome_class(result);
+    if (PAWL_UNLIKELY(lane->id_used))
+        lane->identified = lane->id_used = false;
     pawl_store_rel_u32(&lane->busy, 0);
     return result;
 }

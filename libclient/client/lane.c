@@ -70,6 +70,7 @@ void pawl_lane_destroy(struct pawl *lane, bool unmap)
     if (lane->bell >= 0)
         (void)close(lane->bell);
     pawl_queues_free(lane);
+    pawl_txn_forget(lane->txn);
     free(lane->ops);
     free(lane->answers);
     free(lane->entries);

@@ -141,6 +141,10 @@ struct pawl {
     uint64_t row_first;
     uint32_t row_count;
     struct pawl_row one;
+    struct pawl_op_id id;   /* of the next command that changes something */
+    bool identified;        /* there is one */
+    bool id_used;           /* by the running call, which may have to try twice */
+    struct pawl_txn *txn;   /* the open transaction; NULL */
     struct pawl_row *batch; /* PAWL_BATCH_MAX rows, made when first needed */
     uint64_t receive_until; /* end of the wait of the open RECEIVE, own boot clock */
 
@@ -255,6 +259,32 @@ bool pawl_op_reclaim(struct pawl *lane);
 /* Own boot clock; pawl_now_coarse may be up to a tick (4 ms) old. */
 uint64_t pawl_now(struct pawl *lane);
 uint64_t pawl_now_coarse(struct pawl *lane);
+
+/* --- parts of commands, for alone and for transactions --------------------------------------- */
+
+/* send.c */
+struct pawl_send_plan {
+    struct pawl_send_options o;
+    uint32_t bytes; /* of the record */
+    uint32_t body_bytes, headers_bytes;
+    bool times;
+};
+/* Checks the arguments of one message and sizes its record. */
+int pawl_send_plan(struct pawl *lane, struct pawl_send_plan *plan, const void *body, size_t bytes,
+                   const struct pawl_send_options *options);
+/* All behind the head; room for plan->bytes, rounded up to 8. */
+void pawl_send_fill(struct pawl_cmd_send *c, const struct pawl_send_plan *plan, uint64_t queue,
+                    const void *body);
+/* settle.c */
+int pawl_settle_arguments(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
+                          size_t reason_bytes);
+uint32_t pawl_settle_bytes(size_t text_bytes);
+void pawl_settle_fill(struct pawl_cmd_settle *c, const struct pawl_token *token, uint64_t time_ns,
+                      uint32_t flags, const char *text, size_t text_bytes);
+/* identity.c: a row of operations cannot share one id. */
+int pawl_identity_refuse(struct pawl *lane);
+/* txn.c: the lane is closed. */
+void pawl_txn_forget(struct pawl_txn *txn);
 
 /* --- reading (drain.c) ----------------------------------------------------------------------- */
 

@@ -97,10 +97,21 @@ static int make_room(struct pawl *lane, uint32_t bytes, uint64_t until)
     return pawl_lane_wait(lane, no_room, bytes, until);
 }
 
+/* May it carry an id of the caller: is it one record of the log? */
+static bool may_be_identified(uint16_t type)
+{
+    return type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_RESTORE) ||
+           (type >= PAWL_CMD_QUEUE_CREATE && type <= PAWL_CMD_QUEUE_RESUME) || type == PAWL_CMD_TXN;
+}
+
 void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_op_kind kind,
                     uint64_t until, int *result)
 {
     bytes = (uint32_t)pawl_align_up(bytes, PAWL_RECORD_ALIGN);
+    bool identified =
+        PAWL_UNLIKELY(lane->identified) && kind == PAWL_OP_PLAIN && may_be_identified(type);
+    if (identified)
+        bytes += (uint32_t)sizeof lane->id;
     if (PAWL_UNLIKELY(!lane->attached || lane->next - lane->oldest >= lane->window ||
                       (uint64_t)bytes * 2 > lane->sub.size || pawl_ring_room(&lane->sub) < bytes)) {
         *result = make_room(lane, bytes, until);
@@ -133,7 +144,11 @@ void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_
     lane->tickets_open += kind == PAWL_OP_TICKET;
     head->bytes = bytes;
     head->type = type;
-    head->flags = 0;
+    head->flags = identified ? PAWL_CMD_IDENTIFIED : 0;
+    if (PAWL_UNLIKELY(identified)) {
+        memcpy((uint8_t *)head + bytes - sizeof lane->id, &lane->id, sizeof lane->id);
+        lane->id_used = true;
+    }
     head->seq = ticket - lane->base;
     head->deadline = until == UINT64_MAX ? 0 : until + (uint64_t)lane->clock_shift;
     head->open = (uint32_t)(ticket - lane->oldest);

@@ -16,18 +16,11 @@
 #define ROOM_NS_MIN PAWL_NS_MS
 #define ROOM_NS_MAX (50 * PAWL_NS_MS)
 
-struct plan {
-    struct pawl_send_options o;
-    uint32_t bytes; /* of the record */
-    uint32_t body_bytes, headers_bytes;
-    bool times;
-};
-
 static const struct pawl_send_options plain_options = PAWL_SEND_OPTIONS_INIT;
 
 /* Checks the arguments of one message and sizes its record. */
-static int make_plan(struct pawl *lane, struct plan *p, const void *body, size_t bytes,
-                     const struct pawl_send_options *options)
+int pawl_send_plan(struct pawl *lane, struct pawl_send_plan *p, const void *body, size_t bytes,
+                   const struct pawl_send_options *options)
 {
     p->o = plain_options;
     p->times = false;
@@ -65,7 +58,8 @@ static int make_plan(struct pawl *lane, struct plan *p, const void *body, size_t
     return PAWL_OK;
 }
 
-static void fill(struct pawl_cmd_send *c, const struct plan *p, uint64_t queue, const void *body)
+void pawl_send_fill(struct pawl_cmd_send *c, const struct pawl_send_plan *p, uint64_t queue,
+                    const void *body)
 {
     uint8_t *at = (uint8_t *)(c + 1);
     c->queue = queue;
@@ -97,14 +91,14 @@ static void fill(struct pawl_cmd_send *c, const struct plan *p, uint64_t queue, 
     memset(at, 0, (uint8_t *)c + pawl_align_up(p->bytes, PAWL_RECORD_ALIGN) - at);
 }
 
-static int submit(struct pawl *lane, const struct plan *p, uint64_t queue, const void *body,
-                  enum pawl_op_kind kind, uint64_t until)
+static int submit(struct pawl *lane, const struct pawl_send_plan *p, uint64_t queue,
+                  const void *body, enum pawl_op_kind kind, uint64_t until)
 {
     int rc;
     struct pawl_cmd_send *c = pawl_op_claim(lane, PAWL_CMD_SEND, p->bytes, kind, until, &rc);
     if (!c)
         return rc;
-    fill(c, p, queue, body);
+    pawl_send_fill(c, p, queue, body);
     return PAWL_OK;
 }
 
@@ -122,7 +116,8 @@ static bool wait_for_room(struct pawl *lane, uint64_t *pause, uint64_t until)
 
 /* --- one ------------------------------------------------------------------------------------- */
 
-static int send_once(struct pawl *lane, const char *queue, const struct plan *p, const void *body)
+static int send_once(struct pawl *lane, const char *queue, const struct pawl_send_plan *p,
+                     const void *body)
 {
     struct pawl_queue_ref *q;
     uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
@@ -136,7 +131,8 @@ static int send_once(struct pawl *lane, const char *queue, const struct plan *p,
     return pawl_op_result(lane, until, queue);
 }
 
-static int send_until(struct pawl *lane, const char *queue, const struct plan *p, const void *body)
+static int send_until(struct pawl *lane, const char *queue, const struct pawl_send_plan *p,
+                      const void *body)
 {
     uint64_t pause = ROOM_NS_MIN, room_until = 0;
     bool asked_again = false;
@@ -169,12 +165,12 @@ static void sent_of(struct pawl_sent *out, const struct pawl_row *row)
 int pawl_send(struct pawl *lane, const char *queue, const void *body, size_t bytes,
               const struct pawl_send_options *options, struct pawl_sent *out)
 {
-    struct plan p;
+    struct pawl_send_plan p;
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
     lane->one = (struct pawl_row){ .result = PAWL_E_INVALID };
-    rc = make_plan(lane, &p, body, bytes, options);
+    rc = pawl_send_plan(lane, &p, body, bytes, options);
     if (rc == PAWL_OK)
         rc = send_until(lane, queue, &p, body);
     if (out) {
@@ -203,12 +199,12 @@ static struct pawl_row *batch_rows(struct pawl *lane, uint32_t n)
 static int run_batch(struct pawl *lane, uint64_t queue, const struct pawl_item *items, uint32_t n,
                      struct pawl_row *rows, uint32_t *submitted, uint64_t until)
 {
-    struct plan p;
+    struct pawl_send_plan p;
     int rc = PAWL_OK;
     uint32_t i;
     pawl_op_rows(lane, rows, n);
     for (i = 0; i < n && rc == PAWL_OK; i++) {
-        rc = make_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
+        rc = pawl_send_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
         if (rc == PAWL_OK)
             rc = submit(lane, &p, queue, items[i].body, PAWL_OP_PLAIN, until);
         if (rc != PAWL_OK)
@@ -238,13 +234,15 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
                     struct pawl_sent *out)
 {
     struct pawl_queue_ref *q;
-    struct plan p;
+    struct pawl_send_plan p;
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
     if (!items || !out || n == 0 || n > PAWL_BATCH_MAX)
         return pawl_call_leave(
             lane, pawl_call_refuse(lane, PAWL_E_INVALID, "1..1024 items, and room for results"));
+    if (lane->identified)
+        return pawl_call_leave(lane, pawl_identity_refuse(lane));
     struct pawl_row *rows = batch_rows(lane, n);
     if (!rows)
         return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory"));
@@ -252,7 +250,7 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
     for (uint32_t i = 0; i < n; i++)
         out[i] = (struct pawl_sent){ .result = PAWL_E_INVALID };
     for (uint32_t i = 0; i < n; i++) {
-        rc = make_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
+        rc = pawl_send_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
         if (rc != PAWL_OK)
             return pawl_call_leave(lane, out[i].result = rc);
     }
@@ -283,7 +281,7 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
             continue;
         if (out[i].result == PAWL_E_QUEUE_GONE)
             pawl_queue_doubt_last(lane);
-        (void)make_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
+        (void)pawl_send_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
         lane->one = (struct pawl_row){ .result = NO_ANSWER };
         lane->one.result = send_until(lane, queue, &p, items[i].body);
         sent_of(&out[i], &lane->one);
@@ -303,12 +301,12 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
 int pawl_submit_send(struct pawl *lane, const char *queue, const void *body, size_t bytes,
                      const struct pawl_send_options *options, pawl_ticket *ticket)
 {
-    struct plan p;
+    struct pawl_send_plan p;
     struct pawl_queue_ref *q;
     int rc = pawl_call_enter(lane);
     if (PAWL_UNLIKELY(rc != PAWL_OK))
         return rc;
-    rc = make_plan(lane, &p, body, bytes, options);
+    rc = pawl_send_plan(lane, &p, body, bytes, options);
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     if (PAWL_LIKELY(rc == PAWL_OK))
         rc = pawl_queue_find_to_use(lane, queue, until, &q);

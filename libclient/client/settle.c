@@ -10,15 +10,14 @@
 #define ACK_FLAGS (PAWL_ACK_IF_UNCLAIMED | PAWL_ACK_IGNORE_MISSING)
 #define NO_ANSWER INT32_MIN
 
-static int submit(struct pawl *lane, uint16_t type, const struct pawl_token *token,
-                  uint64_t time_ns, uint32_t flags, const char *text, size_t text_bytes,
-                  enum pawl_op_kind kind, uint64_t until)
+uint32_t pawl_settle_bytes(size_t text_bytes)
 {
-    int rc;
-    struct pawl_cmd_settle *c =
-        pawl_op_claim(lane, type, (uint32_t)(sizeof *c + text_bytes), kind, until, &rc);
-    if (PAWL_UNLIKELY(!c))
-        return rc;
+    return (uint32_t)(sizeof(struct pawl_cmd_settle) + text_bytes);
+}
+
+void pawl_settle_fill(struct pawl_cmd_settle *c, const struct pawl_token *token, uint64_t time_ns,
+                      uint32_t flags, const char *text, size_t text_bytes)
+{
     c->message = token->message;
     c->grant = token->grant;
     c->random = token->random;
@@ -29,6 +28,32 @@ static int submit(struct pawl *lane, uint16_t type, const struct pawl_token *tok
         memset((uint8_t *)(c + 1) + (text_bytes & ~(size_t)7), 0, 8 * ((text_bytes & 7) != 0));
         memcpy(c + 1, text, text_bytes);
     }
+}
+
+static int submit(struct pawl *lane, uint16_t type, const struct pawl_token *token,
+                  uint64_t time_ns, uint32_t flags, const char *text, size_t text_bytes,
+                  enum pawl_op_kind kind, uint64_t until)
+{
+    int rc;
+    struct pawl_cmd_settle *c =
+        pawl_op_claim(lane, type, pawl_settle_bytes(text_bytes), kind, until, &rc);
+    if (PAWL_UNLIKELY(!c))
+        return rc;
+    pawl_settle_fill(c, token, time_ns, flags, text, text_bytes);
+    return PAWL_OK;
+}
+
+/* What is wrong with the arguments, or OK. */
+int pawl_settle_arguments(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
+                          size_t reason_bytes)
+{
+    if (!token)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "token is NULL");
+    if (flags & ~ACK_FLAGS)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit");
+    if (reason_bytes > PAWL_REASON_BYTES_MAX)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "a reason has at most %u bytes",
+                                PAWL_REASON_BYTES_MAX);
     return PAWL_OK;
 }
 
@@ -39,13 +64,7 @@ static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *tok
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!token)
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "token is NULL");
-    else if (flags & ~ACK_FLAGS)
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit");
-    else if (reason_bytes > PAWL_REASON_BYTES_MAX)
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "a reason has at most %u bytes",
-                              PAWL_REASON_BYTES_MAX);
+    rc = pawl_settle_arguments(lane, token, flags, reason_bytes);
     if (rc == PAWL_OK) {
         uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
         pawl_op_single(lane);
@@ -103,6 +122,8 @@ int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t 
     if (!tokens || n == 0 || n > PAWL_BATCH_MAX || (flags & ~ACK_FLAGS))
         return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_INVALID,
                                                       "1..1024 tokens and flags that are known"));
+    if (lane->identified)
+        return pawl_call_leave(lane, pawl_identity_refuse(lane));
     if (!lane->batch)
         lane->batch = calloc(PAWL_BATCH_MAX, sizeof *lane->batch);
     if (!lane->batch)

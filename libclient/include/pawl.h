@@ -577,6 +577,101 @@ enum pawl_reservation_state {
     PAWL_RESERVATION_VOIDED,
     PAWL_RESERVATION_EXPIRED
 };
+/* --- operation ids --------------------------------------------------------------------------- */
+
+/* A number for one operation, made and stored by its caller before the operation is sent, so that
+ * its outcome can be asked for later: by another process, after a crash of this one, after a
+ * reboot. In the form of a UUID version 7 (RFC 9562): the first 48 bits are the time in
+ * milliseconds. */
+struct pawl_op_id {
+    uint8_t bytes[16];
+};
+/* A new one, from the wall clock and random bits. Any thread. */
+PAWL_API void pawl_op_id_new(struct pawl_op_id *out);
+#define PAWL_OP_ID_TEXT_BYTES 37 /* 8-4-4-4-12 hexadecimal digits and a NUL */
+PAWL_API void pawl_op_id_format(const struct pawl_op_id *id, char text[PAWL_OP_ID_TEXT_BYTES]);
+PAWL_API PAWL_CHECK int pawl_op_id_parse(const char *text, struct pawl_op_id *out);
+
+/* The next call of this lane that changes something (a single send, a settling, cancel, restore,
+ * the queue calls but purge) carries this id; batches and submits do not. The outcome and the
+ * effect are one record, kept for 24 hours or 10 million operations: the same call again, from
+ * whatever process, answers OK_DUPLICATE with the first one's id and changes nothing; another call
+ * under it: E_OPID_MISMATCH. A refusal that is final (E_LEASE_LOST, E_STATE, ...) is an outcome
+ * too; one that passes (E_FULL, E_PAUSED, ...) leaves no trace. Such a call waits for the disk on
+ * any kind of queue. Dated more than a minute ahead: E_INVALID. Older than what is kept:
+ * E_FORGOTTEN.
+ */
+PAWL_API PAWL_CHECK int pawl_op_id_next(struct pawl *lane, const struct pawl_op_id *id);
+
+enum pawl_resolved_state {
+    PAWL_RESOLVED_NEVER_SEEN, /* with FENCE: and never will be; without: so far */
+    PAWL_RESOLVED_COMMITTED,
+    PAWL_RESOLVED_ABORTED,  /* refused for good: result */
+    PAWL_RESOLVED_FORGOTTEN /* not newer than the horizon: it may have been done */
+};
+struct pawl_resolved {
+    size_t size;
+    uint32_t state; /* enum pawl_resolved_state */
+    int32_t result; /* what the operation was answered */
+    uint64_t value; /* id of the message sent, number of the queue, first id of a transaction */
+    uint64_t lsn;   /* position of its record */
+    uint64_t horizon_wall_ns; /* ids up to this time may be forgotten */
+};
+#define PAWL_RESOLVE_FENCE \
+    1u /* not seen: from now on it is refused, E_OP_FENCED; durable on return */
+/* What became of the operation. OK and *out, always of durable state. Any process may ask: who
+ * knows the id may know the outcome. */
+PAWL_API PAWL_CHECK int pawl_resolve(struct pawl *lane, const struct pawl_op_id *id, uint32_t flags,
+                                     struct pawl_resolved *out);
+
+/* --- transactions ---------------------------------------------------------------------------- */
+
+/* Several steps that happen together or not at all, as one record. They are collected in this
+ * process; the broker knows nothing before commit, and a transaction that is dropped or whose
+ * process dies has done nothing. At most 4,096 steps and 16 MiB; older than 5 s: E_TXN_TIMEOUT. A
+ * step that fails here poisons it: every later call and the commit answer E_TXN_POISONED, until a
+ * rollback. A transaction belongs to its lane and its thread, one at a time a lane. */
+struct pawl_txn;
+#define PAWL_TXN_STEPS_MAX 4096u
+#define PAWL_TXN_AGE_NS_MAX (5 * PAWL_NS_S)
+
+/* id: of the whole, for pawl_resolve(), or NULL. */
+PAWL_API PAWL_CHECK int pawl_txn_begin(struct pawl *lane, const struct pawl_op_id *id,
+                                       struct pawl_txn **out);
+/* As the calls of the same name. Their refusals come with the commit, but for what can be told
+ * here (E_INVALID, E_TOO_BIG, E_NOT_FOUND of a queue's name). *step (may be NULL): its number. */
+PAWL_API PAWL_CHECK int pawl_txn_send(struct pawl_txn *txn, const char *queue, const void *body,
+                                      size_t bytes, const struct pawl_send_options *options,
+                                      uint32_t *step);
+PAWL_API PAWL_CHECK int pawl_txn_ack(struct pawl_txn *txn, const struct pawl_token *token,
+                                     uint32_t flags);
+PAWL_API PAWL_CHECK int pawl_txn_nack(struct pawl_txn *txn, const struct pawl_token *token,
+                                      uint64_t delay_ns, const char *reason);
+PAWL_API PAWL_CHECK int pawl_txn_cancel(struct pawl_txn *txn, const char *queue, uint64_t id);
+
+struct pawl_committed {
+    size_t size;
+    uint64_t lsn;
+    uint64_t first_id;    /* of the messages sent; 0: none */
+    uint32_t sends;       /* the n-th send (from 0) has first_id + n, but for repeated keys */
+    uint32_t failed_step; /* of a refusal: which step, from 1; 0: none in particular */
+    uint64_t found;       /* of a refusal: what the step met, as its own call would tell */
+};
+/* All or none. OK: on disk if any part is durable. OK_DUPLICATE: this id was committed before. A
+ * refused step: its code, and nothing was done; E_CONFLICT: something read has changed, do it again
+ * under a new id. The transaction is over after any answer but E_TXN_POISONED and is freed. *out
+ * may be NULL. */
+PAWL_API PAWL_CHECK int pawl_txn_commit(struct pawl_txn *txn, struct pawl_committed *out);
+/* Nothing of it happens; frees it. NULL is allowed. */
+PAWL_API void pawl_txn_rollback(struct pawl_txn *txn);
+
+/* fn fills the transaction and returns OK, or anything else to give it up (which is then the
+ * answer). It is called again only after a definite E_CONFLICT, under a new id, at most `tries`
+ * times (0: 16). After an unknown outcome the operation is resolved by its id, fn is never called
+ * again. Inside fn, other calls on the lane are E_MISUSE. */
+typedef int (*pawl_txn_fn)(struct pawl_txn *txn, void *ctx);
+PAWL_API PAWL_CHECK int pawl_txn_run(struct pawl *lane, pawl_txn_fn fn, void *ctx, uint32_t tries,
+                                     struct pawl_committed *out);
 
 /* amount: 1..INT64_MAX. ttl_ns: 0 (no end) to 10 years. OK and OK_DUPLICATE (it is open, with this
  * key and amount): *left (may be NULL) is what is available now. E_RES_SHORT: *left is what there

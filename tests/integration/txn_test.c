@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* Op-ids and transactions through the library and a real broker, which is killed between the two.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/harness.h"
+
+static struct harness_broker broker;
+
+static uint64_t ready(struct pawl *lane, const char *queue)
+{
+    return harness_stat(lane, queue).ready;
+}
+
+/* Another process knows the id alone, and so does one after a crash of the broker. */
+static void an_outcome_is_known_to_whoever_has_the_id(void)
+{
+    harness_step("outcome");
+    struct pawl *lane = harness_open(&broker), *other = harness_open(&broker);
+    struct pawl_op_id id, unused;
+    struct pawl_sent first, again;
+    struct pawl_resolved r = { .size = sizeof r };
+    pawl_op_id_new(&id);
+    pawl_op_id_new(&unused);
+    harness_queue(lane, "ops", PAWL_DURABLE, 0);
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check_rc(pawl_send(lane, "ops", "x", 1, NULL, &first), PAWL_OK);
+    /* It was for that one call. */
+    harness_check_rc(pawl_send(lane, "ops", "x", 1, NULL, &again), PAWL_OK);
+    harness_check(again.id != first.id);
+    for (int life = 0; life < 2; life++) {
+        harness_check_rc(pawl_op_id_next(other, &id), PAWL_OK);
+        harness_check_rc(pawl_send(other, "ops", "x", 1, NULL, &again), PAWL_OK_DUPLICATE);
+        harness_check(again.id == first.id && again.lsn == first.lsn);
+        harness_check_rc(pawl_resolve(other, &id, 0, &r), PAWL_OK);
+        harness_check(r.state == PAWL_RESOLVED_COMMITTED && r.value == first.id);
+        harness_check_rc(pawl_resolve(other, &unused, life ? PAWL_RESOLVE_FENCE : 0, &r), PAWL_OK);
+        harness_check(r.state == PAWL_RESOLVED_NEVER_SEEN);
+        harness_broker_restart(&broker);
+    }
+    harness_check_rc(pawl_op_id_next(lane, &unused), PAWL_OK);
+    harness_check_rc(pawl_send(lane, "ops", "y", 1, NULL, NULL), PAWL_E_OP_FENCED);
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check_rc(pawl_send(lane, "ops", "y", 1, NULL, NULL), PAWL_E_OPID_MISMATCH);
+    struct pawl_item items[2] = { { "a", 1, NULL }, { "b", 1, NULL } };
+    struct pawl_sent sent[2];
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check_rc(pawl_send_batch(lane, "ops", items, 2, sent), PAWL_E_INVALID);
+    harness_check(ready(lane, "ops") == 2);
+    char text[PAWL_OP_ID_TEXT_BYTES];
+    struct pawl_op_id parsed;
+    pawl_op_id_format(&id, text);
+    harness_check_rc(pawl_op_id_parse(text, &parsed), PAWL_OK);
+    harness_check(memcmp(&parsed, &id, sizeof id) == 0);
+    harness_check_rc(pawl_op_id_parse("0192f0c1-8a2b-7c3d-9e4f", &parsed), PAWL_E_INVALID);
+    harness_check_rc(pawl_op_id_parse("", &parsed), PAWL_E_INVALID);
+    pawl_close(lane);
+    pawl_close(other);
+}
+
+static void a_transaction_is_all_or_nothing(void)
+{
+    harness_step("transaction");
+    struct pawl *lane = harness_open(&broker);
+    harness_queue(lane, "in", PAWL_DURABLE, 0);
+    harness_queue(lane, "out", PAWL_DURABLE, 0);
+    struct pawl_committed c = { .size = sizeof c };
+    struct pawl_txn *txn, *second;
+    struct pawl_op_id id;
+    pawl_op_id_new(&id);
+    (void)harness_send(lane, "in", "work");
+    struct pawl_token token = harness_receive(lane, "in", 5 * PAWL_NS_S, "work");
+
+    harness_check_rc(pawl_txn_begin(lane, &id, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_begin(lane, NULL, &second), PAWL_E_MISUSE);
+    harness_check_rc(pawl_txn_ack(txn, &token, 0), PAWL_OK);
+    for (int i = 0; i < 100; i++)
+        harness_check_rc(pawl_txn_send(txn, "out", "some result", 11, NULL, NULL), PAWL_OK);
+    harness_check(ready(lane, "out") == 0); /* nobody knows of it yet */
+    harness_check_rc(pawl_txn_commit(txn, &c), PAWL_OK);
+    harness_check(c.first_id != 0 && c.sends == 100 && c.lsn != 0);
+    harness_check(ready(lane, "out") == 100);
+    struct pawl_record r = { .size = sizeof r };
+    harness_check_rc(pawl_query_one(lane, "out", c.first_id + 99, &r), PAWL_OK);
+
+    /* The same again, by who does not know that it is done. */
+    harness_broker_restart(&broker);
+    uint64_t first = c.first_id;
+    harness_check_rc(pawl_txn_begin(lane, &id, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_ack(txn, &token, 0), PAWL_OK);
+    for (int i = 0; i < 100; i++)
+        harness_check_rc(pawl_txn_send(txn, "out", "some result", 11, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_txn_commit(txn, &c), PAWL_OK_DUPLICATE);
+    harness_check(c.first_id == first && ready(lane, "out") == 100);
+
+    /* One refused step, one poisoned handle, one dropped: nothing. */
+    harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_send(txn, "out", "x", 1, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_txn_ack(txn, &token, 0), PAWL_OK);
+    harness_check_rc(pawl_txn_commit(txn, &c), PAWL_E_ALREADY_ACKED);
+    harness_check(c.failed_step == 2 && c.found != 0);
+    harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_send(txn, "out", "x", 1, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_txn_send(txn, "no such queue", "x", 1, NULL, NULL), PAWL_E_INVALID);
+    harness_check_rc(pawl_txn_send(txn, "out", "x", 1, NULL, NULL), PAWL_E_TXN_POISONED);
+    harness_check_rc(pawl_txn_commit(txn, &c), PAWL_E_TXN_POISONED);
+    pawl_txn_rollback(txn);
+    harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_send(txn, "out", "x", 1, NULL, NULL), PAWL_OK);
+    pawl_txn_rollback(txn);
+    harness_check(ready(lane, "out") == 100);
+    pawl_close(lane);
+}
+
+/* A body larger than the lane's rings: they grow. */
+static void a_large_transaction_finds_room(void)
+{
+    enum { BYTES = 900000, STEPS = 8 };
+    harness_step("large");
+    struct pawl *lane = harness_open(&broker);
+    harness_queue(lane, "large", PAWL_DURABLE, 0);
+    uint8_t *body = malloc(BYTES);
+    harness_check(body != NULL);
+    memset(body, 7, BYTES);
+    struct pawl_committed c = { .size = sizeof c };
+    struct pawl_txn *txn;
+    harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+    for (int i = 0; i < STEPS; i++)
+        harness_check_rc(pawl_txn_send(txn, "large", body, BYTES, NULL, NULL), PAWL_OK);
+    int rc = pawl_txn_commit(txn, &c);
+    harness_check(rc == PAWL_OK || rc == PAWL_E_TOO_BIG);
+    harness_check(ready(lane, "large") == (rc == PAWL_OK ? STEPS : 0));
+    free(body);
+    pawl_close(lane);
+}
+
+struct job {
+    struct pawl *lane;
+    struct pawl_token token;
+    int calls, misuse;
+};
+
+static int work(struct pawl_txn *txn, void *ctx)
+{
+    struct job *job = ctx;
+    job->calls++;
+    job->misuse = pawl_send(job->lane, "out", "x", 1, NULL, NULL);
+    int rc = pawl_txn_ack(txn, &job->token, 0);
+    return rc != PAWL_OK ? rc : pawl_txn_send(txn, "out", "y", 1, NULL, NULL);
+}
+
+static int give_up(struct pawl_txn *txn, void *ctx)
+{
+    (void)ctx;
+    harness_check_rc(pawl_txn_send(txn, "out", "z", 1, NULL, NULL), PAWL_OK);
+    return PAWL_E_STATE;
+}
+
+static void a_function_runs_once_for_a_transaction(void)
+{
+    harness_step("run");
+    struct pawl *lane = harness_open(&broker);
+    uint64_t before = ready(lane, "out");
+    struct job job = { .lane = lane };
+    struct pawl_committed c = { .size = sizeof c };
+    (void)harness_send(lane, "in", "work");
+    job.token = harness_receive(lane, "in", 5 * PAWL_NS_S, "work");
+    harness_check_rc(pawl_txn_run(lane, work, &job, 0, &c), PAWL_OK);
+    harness_check(job.calls == 1 && job.misuse == PAWL_E_MISUSE && c.first_id != 0);
+    harness_check_rc(pawl_txn_run(lane, give_up, NULL, 0, &c), PAWL_E_STATE);
+    harness_check_rc(pawl_txn_run(lane, work, &job, 0, &c), PAWL_E_ALREADY_ACKED);
+    harness_check(job.calls == 2);
+    harness_check(ready(lane, "out") == before + 1);
+    pawl_close(lane);
+}
+
+int main(void)
+{
+    harness_begin("txn_test", 120);
+    harness_broker_init(&broker, NULL);
+    harness_broker_start(&broker);
+    an_outcome_is_known_to_whoever_has_the_id();
+    a_transaction_is_all_or_nothing();
+    a_large_transaction_finds_room();
+    a_function_runs_once_for_a_transaction();
+    harness_broker_stop(&broker);
+    return 0;
+}
