@@ -52,7 +52,6 @@ json_t *cli_record_json(const struct pawl_record *r)
     cli_json_time(j, "created", r->created_wall_ns);
     cli_json_number(j, "due_in_ns", r->due_in_ns);
     cli_json_number(j, "lease_left_ns", r->lease_left_ns);
-    cli_json_number(j, "lsn", r->lsn);
     cli_json_number(j, "acquired", r->acquired);
     cli_json_number(j, "failed", r->failed);
     cli_json_number(j, "crashed", r->crashed);

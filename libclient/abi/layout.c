@@ -203,7 +203,6 @@ static const uint64_t facts[] = {
     F(pawl_record, id),
     F(pawl_record, state),
     F(pawl_record, created_wall_ns),
-    F(pawl_record, lsn),
     F(pawl_record, acquired),
     F(pawl_record, dead_reason),
     F(pawl_record, holder_pid),

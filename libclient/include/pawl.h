@@ -450,7 +450,7 @@ struct pawl_record {
     size_t size;
     uint64_t id;
     uint32_t state, priority;
-    uint64_t created_wall_ns, due_in_ns, lease_left_ns, lsn;
+    uint64_t created_wall_ns, due_in_ns, lease_left_ns;
     uint32_t acquired, failed, crashed, expired, nacked, deferred;
     uint32_t dead_reason;
     uint32_t holder_pid;
