@@ -265,6 +265,7 @@ struct sim {
     uint64_t unsealed_since;
     bool liveness, disk_faulty, disk_was_full, rebooted, closing, stopped_clean, tried,
         ends_pending;
+    bool moved;      /* some message has since the last sim_model_wrote() */
     bool look;       /* the model has many possibilities: the operator should look soon */
     bool inspecting; /* after a start: the operator looks at everything before others come back */
     uint32_t full_clear, safety_ops;

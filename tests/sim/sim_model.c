@@ -74,7 +74,7 @@ static void deactivate(struct sim *w)
 void sim_model_push(struct sim *w, struct sim_message *m)
 {
     m->changed = w->index;
-    m->moved = true;
+    m->moved = w->moved = true;
     activate(w, m);
     if (m->queue->options.mode == PAWL_MEMORY)
         return;
@@ -316,8 +316,9 @@ void sim_model_take(struct sim *w, struct sim_op *op)
 
 void sim_model_wrote(struct sim *w)
 {
-    if (w->engine == NULL)
+    if (w->engine == NULL || !w->moved)
         return;
+    w->moved = false;
     uint64_t pos = pawl_log_appended(pawl_engine_log(w->engine));
     for (uint32_t i = 0; i < w->active_count; i++) {
         struct sim_message *m = w->active[i];

@@ -136,6 +136,19 @@ static void add(struct sim_range *range, bool always, bool ever, uint64_t n)
     range->max += ever ? n : 0;
 }
 
+static void count_live(const struct sim_message *m, struct sim_counts *out)
+{
+    const struct sim_set *set = &m->stands[m->stand_count - 1].set;
+    uint32_t alive = 0;
+    for (uint32_t j = 0; j < set->count; j++)
+        alive += sim_rules_live(set->ways[j].state) ? 1 : 0;
+    add(&out->live, alive == set->count, alive != 0, 1);
+    out->bytes.min += alive == set->count ? m->body_bytes : 0;
+    out->bytes.max +=
+        alive != 0 ? m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes + 8
+                   : 0;
+}
+
 void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts *out)
 {
     memset(out, 0, sizeof *out);
@@ -147,18 +160,12 @@ void sim_counts_take(struct sim *w, const struct sim_queue *q, struct sim_counts
         if (m->gone)
             continue;
         const struct sim_set *set = sim_current(m);
-        uint32_t alive = 0, by_state[PAWL_STATE_PURGED + 1] = { 0 };
-        for (uint32_t j = 0; j < set->count; j++) {
+        uint32_t by_state[PAWL_STATE_PURGED + 1] = { 0 };
+        for (uint32_t j = 0; j < set->count; j++)
             by_state[set->ways[j].state]++;
-            alive += sim_rules_live(set->ways[j].state) ? 1 : 0;
-        }
         for (uint32_t s = 1; s <= PAWL_STATE_PURGED; s++)
             add(&out->by_state[s], by_state[s] == set->count, by_state[s] != 0, 1);
-        add(&out->live, alive == set->count, alive != 0, 1);
-        out->bytes.min += alive == set->count ? m->body_bytes : 0;
-        out->bytes.max +=
-            alive != 0 ? m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes + 8
-                       : 0;
+        count_live(m, out);
     }
 }
 
@@ -197,8 +204,10 @@ uint64_t sim_limits(struct sim *w, const struct sim_queue *q, uint32_t body, uin
     uint64_t may = 0, memory, log;
     *must = false;
     if (q->options.max_messages != 0 || q->options.max_bytes != 0) {
-        struct sim_counts c;
-        sim_counts_take(w, q, &c);
+        struct sim_counts c = { 0 };
+        for (uint32_t i = 0; i < w->active_count; i++) /* those at rest do not live */
+            if (w->active[i]->queue == q && !w->active[i]->gone)
+                count_live(w->active[i], &c);
         uint64_t most = q->options.max_messages;
         if (most != 0 && c.live.max >= most)
             may |= 1ull << PAWL_LIMIT_QUEUE_MESSAGES;
