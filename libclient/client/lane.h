@@ -285,6 +285,13 @@ void pawl_settle_fill(struct pawl_cmd_settle *c, const struct pawl_token *token,
 int pawl_identity_refuse(struct pawl *lane);
 /* txn.c: the lane is closed. */
 void pawl_txn_forget(struct pawl_txn *txn);
+/* A step, from another file. enter as pawl_call_enter(), and E_TXN_POISONED; leave as
+ * pawl_call_leave(), and what failed poisons. claim: room for a step, its head filled in; `read`:
+ * it is judged before all that are no reads. NULL: *result. */
+int pawl_txn_enter(struct pawl_txn *txn);
+int pawl_txn_leave(struct pawl_txn *txn, int result);
+void *pawl_txn_claim(struct pawl_txn *txn, uint16_t type, uint32_t bytes, bool read, int *result);
+struct pawl *pawl_txn_lane(const struct pawl_txn *txn);
 
 /* --- reading (drain.c) ----------------------------------------------------------------------- */
 

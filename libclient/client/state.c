@@ -63,6 +63,21 @@ static int run(struct pawl *lane, const char *table, const struct call *c)
     return rc;
 }
 
+/* The same as a step of a transaction; read: an assertion of what was read. */
+static int step(struct pawl_txn *txn, const char *table, const struct call *c, bool read)
+{
+    struct pawl *lane = pawl_txn_lane(txn);
+    struct pawl_queue_ref *q;
+    int rc = pawl_queue_find(lane, table, pawl_add_sat(pawl_now(lane), lane->timeout_ns), &q);
+    if (rc != PAWL_OK)
+        return rc;
+    size_t bytes = c->fixed_bytes + c->part_bytes[0] + c->part_bytes[1];
+    uint8_t *out = pawl_txn_claim(txn, c->type, (uint32_t)bytes, read, &rc);
+    if (out)
+        fill(out, c, q->id);
+    return rc;
+}
+
 /* The words for a refusal that means something else here than for a message. */
 static int answered(struct pawl *lane, int rc, const char *table)
 {
@@ -105,6 +120,30 @@ int pawl_table_drop(struct pawl *lane, const char *table) { return pawl_queue_dr
 
 /* --- writes ---------------------------------------------------------------------------------- */
 
+static int arguments(struct pawl *lane, const void *key, size_t key_bytes, const void *value,
+                     size_t bytes)
+{
+    int rc = key_wrong(lane, key, key_bytes);
+    if (rc == PAWL_OK && bytes > PAWL_STATE_BYTES_MAX)
+        rc = pawl_call_refuse(lane, PAWL_E_TOO_BIG, "at most %u bytes are allowed here",
+                              PAWL_STATE_BYTES_MAX);
+    if (rc == PAWL_OK && bytes && !value)
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "value is NULL");
+    return rc;
+}
+
+static struct call call_of(struct pawl_cmd_state *m, const void *key, size_t key_bytes,
+                           const void *value, size_t bytes)
+{
+    m->key_bytes = (uint8_t)key_bytes;
+    m->value_bytes = (uint32_t)bytes;
+    return (struct call){ .fixed = m,
+                          .type = PAWL_CMD_STATE,
+                          .fixed_bytes = sizeof *m,
+                          .part = { key, value },
+                          .part_bytes = { key_bytes, bytes } };
+}
+
 /* found (may be NULL) gets the value of an answer, of E_PRECONDITION too. */
 static int write_key(struct pawl *lane, const char *table, struct pawl_cmd_state *m,
                      const void *key, size_t key_bytes, const void *value, size_t bytes,
@@ -113,20 +152,9 @@ static int write_key(struct pawl *lane, const char *table, struct pawl_cmd_state
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    rc = key_wrong(lane, key, key_bytes);
-    if (rc == PAWL_OK && bytes > PAWL_STATE_BYTES_MAX)
-        rc = pawl_call_refuse(lane, PAWL_E_TOO_BIG, "at most %u bytes are allowed here",
-                              PAWL_STATE_BYTES_MAX);
-    if (rc == PAWL_OK && bytes && !value)
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "value is NULL");
+    rc = arguments(lane, key, key_bytes, value, bytes);
     if (rc == PAWL_OK) {
-        m->key_bytes = (uint8_t)key_bytes;
-        m->value_bytes = (uint32_t)bytes;
-        const struct call c = { .fixed = m,
-                                .type = PAWL_CMD_STATE,
-                                .fixed_bytes = sizeof *m,
-                                .part = { key, value },
-                                .part_bytes = { key_bytes, bytes } };
+        const struct call c = call_of(m, key, key_bytes, value, bytes);
         lane->one.value = 0;
         rc = run(lane, table, &c);
         if (found && (rc >= 0 || rc == PAWL_E_PRECONDITION))
@@ -222,14 +250,11 @@ static int get(struct pawl *lane, const char *table, const void *key, size_t key
     }
 }
 
-int pawl_state_get(struct pawl *lane, const char *table, const void *key, size_t key_bytes,
-                   void *value, size_t bytes, struct pawl_value *out)
+/* Tries until all parts are of one version; *v of that, version 0 for none. */
+static int get_whole(struct pawl *lane, const char *table, const void *key, size_t key_bytes,
+                     void *value, size_t bytes, struct pawl_value *out, struct pawl_value *v)
 {
-    struct pawl_value v = PAWL_VALUE_INIT;
-    int rc = pawl_call_enter(lane);
-    if (rc != PAWL_OK)
-        return rc;
-    rc = key_wrong(lane, key, key_bytes);
+    int rc = key_wrong(lane, key, key_bytes);
     if (rc == PAWL_OK && ((bytes && !value) || (out && !pawl_data_size_valid(out->size))))
         rc = pawl_call_refuse(lane, PAWL_E_INVALID, "value is NULL, or size is not set");
     if (rc == PAWL_OK)
@@ -237,14 +262,25 @@ int pawl_state_get(struct pawl *lane, const char *table, const void *key, size_t
     if (rc == PAWL_OK) {
         rc = PAWL_E_CONFLICT;
         for (int i = 0; i < GET_TRIES && rc == PAWL_E_CONFLICT; i++)
-            rc = get(lane, table, key, key_bytes, value, bytes, &v);
+            rc = get(lane, table, key, key_bytes, value, bytes, v);
         rc = answered(lane, rc, table);
     }
     if (rc >= 0 && out) {
         size_t size = out->size;
-        v.size = size;
-        pawl_data_give(&v, sizeof v, out, size);
+        v->size = size;
+        pawl_data_give(v, sizeof *v, out, size);
     }
+    return rc;
+}
+
+int pawl_state_get(struct pawl *lane, const char *table, const void *key, size_t key_bytes,
+                   void *value, size_t bytes, struct pawl_value *out)
+{
+    struct pawl_value v = PAWL_VALUE_INIT;
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    rc = get_whole(lane, table, key, key_bytes, value, bytes, out, &v);
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);
 }
@@ -327,24 +363,36 @@ int pawl_state_scan(struct pawl *lane, const char *table, const void *prefix, si
 
 /* --- reservations ---------------------------------------------------------------------------- */
 
+/* What is wrong with the arguments, or OK and the call. */
+static int move_call(struct pawl *lane, struct pawl_cmd_reserve *m, const uint8_t *id,
+                     const void *key, size_t key_bytes, struct call *c)
+{
+    if (!id)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "id is NULL");
+    if (m->op == PAWL_RESERVE_TAKE && (m->amount == 0 || m->amount > INT64_MAX))
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "amount is 1 to INT64_MAX");
+    if (m->ttl_ns > PAWL_DELAY_NS_MAX)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "ttl_ns is at most 10 years");
+    int rc = m->op == PAWL_RESERVE_TAKE ? key_wrong(lane, key, key_bytes) : PAWL_OK;
+    memcpy(m->id, id, sizeof m->id);
+    m->key_bytes = (uint8_t)key_bytes;
+    *c = (struct call){ .fixed = m,
+                        .type = PAWL_CMD_RESERVE,
+                        .fixed_bytes = sizeof *m,
+                        .part = { key, NULL },
+                        .part_bytes = { key_bytes, 0 } };
+    return rc;
+}
+
 static int move(struct pawl *lane, const char *table, struct pawl_cmd_reserve *m, const uint8_t *id,
                 const void *key, size_t key_bytes, uint64_t *left)
 {
+    struct call c;
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!id)
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "id is NULL");
-    else if (m->op == PAWL_RESERVE_TAKE)
-        rc = key_wrong(lane, key, key_bytes);
+    rc = move_call(lane, m, id, key, key_bytes, &c);
     if (rc == PAWL_OK) {
-        memcpy(m->id, id, sizeof m->id);
-        m->key_bytes = (uint8_t)key_bytes;
-        const struct call c = { .fixed = m,
-                                .type = PAWL_CMD_RESERVE,
-                                .fixed_bytes = sizeof *m,
-                                .part = { key, NULL },
-                                .part_bytes = { key_bytes, 0 } };
         lane->one.value = 0;
         rc = run(lane, table, &c);
         if (left && (rc >= 0 || rc == PAWL_E_RES_SHORT))
@@ -359,10 +407,6 @@ int pawl_reserve(struct pawl *lane, const char *table, const uint8_t id[16], con
                  size_t key_bytes, uint64_t amount, uint64_t ttl_ns, uint64_t *left)
 {
     struct pawl_cmd_reserve m = { .op = PAWL_RESERVE_TAKE, .amount = amount, .ttl_ns = ttl_ns };
-    if (amount == 0 || amount > INT64_MAX)
-        return pawl_call_invalid(lane, "amount is 1 to INT64_MAX");
-    if (ttl_ns > PAWL_DELAY_NS_MAX)
-        return pawl_call_invalid(lane, "ttl_ns is at most 10 years");
     return move(lane, table, &m, id, key, key_bytes, left);
 }
 
@@ -414,4 +458,133 @@ int pawl_reservation_get(struct pawl *lane, const char *table, const uint8_t id[
     }
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);
+}
+
+/* --- steps of transactions ------------------------------------------------------------------- */
+
+static int key_step(struct pawl_txn *txn, const char *table, struct pawl_cmd_state *m,
+                    const void *key, size_t key_bytes, const void *value, size_t bytes)
+{
+    int rc = pawl_txn_enter(txn);
+    if (rc != PAWL_OK)
+        return rc;
+    rc = arguments(pawl_txn_lane(txn), key, key_bytes, value, bytes);
+    if (rc == PAWL_OK) {
+        const struct call c = call_of(m, key, key_bytes, value, bytes);
+        rc = step(txn, table, &c, false);
+    }
+    return pawl_txn_leave(txn, rc);
+}
+
+int pawl_txn_put(struct pawl_txn *txn, const char *table, const void *key, size_t key_bytes,
+                 const void *value, size_t bytes, uint64_t expect)
+{
+    struct pawl_cmd_state m = { .expect = expect, .op = PAWL_TABLE_PUT };
+    return key_step(txn, table, &m, key, key_bytes, value, bytes);
+}
+
+int pawl_txn_put_number(struct pawl_txn *txn, const char *table, const void *key, size_t key_bytes,
+                        int64_t number, uint64_t expect)
+{
+    struct pawl_cmd_state m = { .expect = expect, .op = PAWL_TABLE_PUT };
+    m.flags = PAWL_TABLE_AS_NUMBER;
+    return key_step(txn, table, &m, key, key_bytes, &number, sizeof number);
+}
+
+int pawl_txn_delete(struct pawl_txn *txn, const char *table, const void *key, size_t key_bytes,
+                    uint64_t expect)
+{
+    struct pawl_cmd_state m = { .expect = expect, .op = PAWL_TABLE_DELETE };
+    return key_step(txn, table, &m, key, key_bytes, NULL, 0);
+}
+
+int pawl_txn_add(struct pawl_txn *txn, const char *table, const void *key, size_t key_bytes,
+                 int64_t number, int64_t min, int64_t max)
+{
+    struct pawl_cmd_state m = { .expect = PAWL_ANY, .op = PAWL_TABLE_ADD };
+    m.number = number;
+    m.min = min;
+    m.max = max;
+    return key_step(txn, table, &m, key, key_bytes, NULL, 0);
+}
+
+int pawl_txn_assert_version(struct pawl_txn *txn, const char *table, const void *key,
+                            size_t key_bytes, uint64_t version)
+{
+    struct pawl_cmd_state m = { .expect = version, .op = PAWL_TABLE_IS_VERSION };
+    return key_step(txn, table, &m, key, key_bytes, NULL, 0);
+}
+
+int pawl_txn_assert_exists(struct pawl_txn *txn, const char *table, const void *key,
+                           size_t key_bytes)
+{
+    struct pawl_cmd_state m = { .expect = PAWL_ANY, .op = PAWL_TABLE_EXISTS };
+    return key_step(txn, table, &m, key, key_bytes, NULL, 0);
+}
+
+int pawl_txn_assert_absent(struct pawl_txn *txn, const char *table, const void *key,
+                           size_t key_bytes)
+{
+    struct pawl_cmd_state m = { .expect = PAWL_ANY, .op = PAWL_TABLE_ABSENT };
+    return key_step(txn, table, &m, key, key_bytes, NULL, 0);
+}
+
+int pawl_txn_assert_ge(struct pawl_txn *txn, const char *table, const void *key, size_t key_bytes,
+                       int64_t number)
+{
+    struct pawl_cmd_state m = { .expect = PAWL_ANY, .op = PAWL_TABLE_GE };
+    m.number = number;
+    return key_step(txn, table, &m, key, key_bytes, NULL, 0);
+}
+
+int pawl_txn_get(struct pawl_txn *txn, const char *table, const void *key, size_t key_bytes,
+                 void *value, size_t bytes, struct pawl_value *out)
+{
+    struct pawl_value v = PAWL_VALUE_INIT;
+    int rc = pawl_txn_enter(txn);
+    if (rc != PAWL_OK)
+        return rc;
+    struct pawl *lane = pawl_txn_lane(txn);
+    int got = get_whole(lane, table, key, key_bytes, value, bytes, out, &v);
+    rc = got < 0 ? got : PAWL_OK;
+    if (rc == PAWL_OK) {
+        struct pawl_cmd_state m = { .expect = got == PAWL_OK_MISSING ? 0 : v.version,
+                                    .op = PAWL_TABLE_IS_VERSION,
+                                    .flags = PAWL_TABLE_WAS_READ };
+        const struct call c = call_of(&m, key, key_bytes, NULL, 0);
+        rc = step(txn, table, &c, true);
+    }
+    return pawl_txn_leave(txn, rc == PAWL_OK ? got : rc);
+}
+
+static int move_step(struct pawl_txn *txn, const char *table, struct pawl_cmd_reserve *m,
+                     const uint8_t *id, const void *key, size_t key_bytes)
+{
+    struct call c;
+    int rc = pawl_txn_enter(txn);
+    if (rc != PAWL_OK)
+        return rc;
+    rc = move_call(pawl_txn_lane(txn), m, id, key, key_bytes, &c);
+    if (rc == PAWL_OK)
+        rc = step(txn, table, &c, false);
+    return pawl_txn_leave(txn, rc);
+}
+
+int pawl_txn_reserve(struct pawl_txn *txn, const char *table, const uint8_t id[16], const void *key,
+                     size_t key_bytes, uint64_t amount, uint64_t ttl_ns)
+{
+    struct pawl_cmd_reserve m = { .op = PAWL_RESERVE_TAKE, .amount = amount, .ttl_ns = ttl_ns };
+    return move_step(txn, table, &m, id, key, key_bytes);
+}
+
+int pawl_txn_post(struct pawl_txn *txn, const char *table, const uint8_t id[16], uint64_t amount)
+{
+    struct pawl_cmd_reserve m = { .op = PAWL_RESERVE_POST, .amount = amount };
+    return move_step(txn, table, &m, id, NULL, 0);
+}
+
+int pawl_txn_void(struct pawl_txn *txn, const char *table, const uint8_t id[16])
+{
+    struct pawl_cmd_reserve m = { .op = PAWL_RESERVE_VOID };
+    return move_step(txn, table, &m, id, NULL, 0);
 }

@@ -21,12 +21,16 @@
 #define ROW_BYTES_FIRST 4096u
 #define TRIES_DEFAULT 16u
 
+struct row {
+    uint8_t *bytes;
+    uint32_t used, capacity, count;
+};
+
 struct pawl_txn {
     struct pawl *lane;
     uint64_t begun;
-    uint8_t *row;
-    uint32_t used, capacity;
-    uint32_t steps, sends;
+    struct row reads, steps; /* reads come first, whatever was written since */
+    uint32_t sends;
     struct pawl_op_id id;
     bool identified;
     bool poisoned;
@@ -35,6 +39,7 @@ struct pawl_txn {
 
 /* --- frame ----------------------------------------------------------------------------------- */
 
+/* Inside pawl_txn_run() the lane is held already. */
 static int enter(struct pawl_txn *txn)
 {
     if (!txn)
@@ -47,7 +52,14 @@ static int enter(struct pawl_txn *txn)
     return PAWL_OK;
 }
 
-static int leave(struct pawl_txn *txn, int result)
+static int poisoned(struct pawl_txn *txn)
+{
+    return pawl_call_refuse(txn->lane, PAWL_E_TXN_POISONED,
+                            "an earlier step failed: nothing of this transaction can be committed, "
+                            "roll it back");
+}
+
+int pawl_txn_leave(struct pawl_txn *txn, int result)
 {
     struct pawl *lane = txn->lane;
     if (result < 0)
@@ -57,18 +69,20 @@ static int leave(struct pawl_txn *txn, int result)
     return pawl_call_leave(lane, result);
 }
 
-static int poisoned(struct pawl_txn *txn)
+int pawl_txn_enter(struct pawl_txn *txn)
 {
-    return pawl_call_refuse(txn->lane, PAWL_E_TXN_POISONED,
-                            "an earlier step failed: nothing of this transaction can be committed, "
-                            "roll it back");
+    int rc = enter(txn);
+    if (rc == PAWL_OK && txn->poisoned)
+        rc = pawl_txn_leave(txn, poisoned(txn));
+    return rc;
 }
 
 void pawl_txn_forget(struct pawl_txn *txn)
 {
     if (!txn)
         return;
-    free(txn->row);
+    free(txn->reads.bytes);
+    free(txn->steps.bytes);
     free(txn);
 }
 
@@ -86,14 +100,9 @@ static int begin(struct pawl *lane, const struct pawl_op_id *id, struct pawl_txn
         return pawl_call_refuse(lane, PAWL_E_MISUSE,
                                 "this lane has an open transaction: commit it or roll it back");
     struct pawl_txn *txn = calloc(1, sizeof *txn);
-    if (txn)
-        txn->row = malloc(ROW_BYTES_FIRST);
-    if (!txn || !txn->row) {
-        free(txn);
+    if (!txn)
         return pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory");
-    }
     txn->lane = lane;
-    txn->capacity = ROW_BYTES_FIRST;
     txn->begun = pawl_now(lane);
     if (id) {
         txn->id = *id;
@@ -126,38 +135,48 @@ void pawl_txn_rollback(struct pawl_txn *txn)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Room for a step of this size, its head filled in; NULL: *result. */
-static void *claim(struct pawl_txn *txn, uint16_t type, uint32_t bytes, int *result)
+static bool grow(struct row *row, uint32_t bytes)
+{
+    uint32_t capacity = row->capacity ? row->capacity : ROW_BYTES_FIRST;
+    while (capacity - row->used < bytes)
+        capacity *= 2;
+    if (capacity == row->capacity)
+        return true;
+    uint8_t *p = realloc(row->bytes, capacity);
+    if (!p)
+        return false;
+    row->bytes = p;
+    row->capacity = capacity;
+    return true;
+}
+
+void *pawl_txn_claim(struct pawl_txn *txn, uint16_t type, uint32_t bytes, bool read, int *result)
 {
     struct pawl *lane = txn->lane;
+    struct row *row = read ? &txn->reads : &txn->steps;
     bytes = (uint32_t)pawl_align_up(bytes, PAWL_RECORD_ALIGN);
-    if (txn->steps == PAWL_TXN_STEPS_MAX || bytes > ROW_BYTES_MAX - txn->used) {
+    if (txn->reads.count + txn->steps.count == PAWL_TXN_STEPS_MAX ||
+        bytes > ROW_BYTES_MAX - txn->reads.used - txn->steps.used) {
         *result = pawl_call_refuse(lane, PAWL_E_TOO_BIG,
                                    "a transaction has at most %u steps and %u bytes",
                                    PAWL_TXN_STEPS_MAX, ROW_BYTES_MAX);
         return NULL;
     }
-    uint32_t capacity = txn->capacity;
-    while (capacity - txn->used < bytes)
-        capacity *= 2;
-    if (capacity != txn->capacity) {
-        uint8_t *row = realloc(txn->row, capacity);
-        if (!row) {
-            *result = pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory");
-            return NULL;
-        }
-        txn->row = row;
-        txn->capacity = capacity;
+    if (!grow(row, bytes)) {
+        *result = pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory");
+        return NULL;
     }
-    struct pawl_cmd *head = (struct pawl_cmd *)(void *)(txn->row + txn->used);
+    struct pawl_cmd *head = (struct pawl_cmd *)(void *)(row->bytes + row->used);
     memset(head, 0, sizeof *head);
     head->bytes = bytes;
     head->type = type;
-    txn->used += bytes;
-    txn->steps++;
+    row->used += bytes;
+    row->count++;
     *result = PAWL_OK;
     return head;
 }
+
+struct pawl *pawl_txn_lane(const struct pawl_txn *txn) { return txn->lane; }
 
 static int find(struct pawl_txn *txn, const char *queue, struct pawl_queue_ref **out)
 {
@@ -170,39 +189,37 @@ static int send(struct pawl_txn *txn, const char *queue, const void *body, size_
 {
     struct pawl_send_plan p;
     struct pawl_queue_ref *q;
-    if (txn->poisoned)
-        return poisoned(txn);
     int rc = pawl_send_plan(txn->lane, &p, body, bytes, options);
     if (rc == PAWL_OK)
         rc = find(txn, queue, &q);
-    struct pawl_cmd_send *c = rc == PAWL_OK ? claim(txn, PAWL_CMD_SEND, p.bytes, &rc) : NULL;
+    struct pawl_cmd_send *c =
+        rc == PAWL_OK ? pawl_txn_claim(txn, PAWL_CMD_SEND, p.bytes, false, &rc) : NULL;
     if (!c)
         return rc;
     pawl_send_fill(c, &p, q->id, body);
     txn->sends++;
     if (step)
-        *step = txn->steps;
+        *step = txn->steps.count;
     return PAWL_OK;
 }
 
 int pawl_txn_send(struct pawl_txn *txn, const char *queue, const void *body, size_t bytes,
                   const struct pawl_send_options *options, uint32_t *step)
 {
-    int rc = enter(txn);
-    return rc != PAWL_OK ? rc : leave(txn, send(txn, queue, body, bytes, options, step));
+    int rc = pawl_txn_enter(txn);
+    return rc != PAWL_OK ? rc : pawl_txn_leave(txn, send(txn, queue, body, bytes, options, step));
 }
 
 static int settle(struct pawl_txn *txn, uint16_t type, const struct pawl_token *token,
                   uint64_t time_ns, uint32_t flags, const char *reason)
 {
     size_t reason_bytes = reason ? strlen(reason) : 0;
-    if (txn->poisoned)
-        return poisoned(txn);
     int rc = pawl_settle_arguments(txn->lane, token, flags, reason_bytes);
     if (rc == PAWL_OK && time_ns != PAWL_DELAY_LADDER && time_ns > PAWL_DELAY_NS_MAX)
         rc = pawl_call_refuse(txn->lane, PAWL_E_INVALID, "delay_ns is at most 10 years");
     struct pawl_cmd_settle *c =
-        rc == PAWL_OK ? claim(txn, type, pawl_settle_bytes(reason_bytes), &rc) : NULL;
+        rc == PAWL_OK ? pawl_txn_claim(txn, type, pawl_settle_bytes(reason_bytes), false, &rc)
+                      : NULL;
     if (c)
         pawl_settle_fill(c, token, time_ns, flags, reason, reason_bytes);
     return rc;
@@ -210,24 +227,26 @@ static int settle(struct pawl_txn *txn, uint16_t type, const struct pawl_token *
 
 int pawl_txn_ack(struct pawl_txn *txn, const struct pawl_token *token, uint32_t flags)
 {
-    int rc = enter(txn);
-    return rc != PAWL_OK ? rc : leave(txn, settle(txn, PAWL_CMD_ACK, token, 0, flags, NULL));
+    int rc = pawl_txn_enter(txn);
+    return rc != PAWL_OK ? rc
+                         : pawl_txn_leave(txn, settle(txn, PAWL_CMD_ACK, token, 0, flags, NULL));
 }
 
 int pawl_txn_nack(struct pawl_txn *txn, const struct pawl_token *token, uint64_t delay_ns,
                   const char *reason)
 {
-    int rc = enter(txn);
-    return rc != PAWL_OK ? rc : leave(txn, settle(txn, PAWL_CMD_NACK, token, delay_ns, 0, reason));
+    int rc = pawl_txn_enter(txn);
+    return rc != PAWL_OK
+               ? rc
+               : pawl_txn_leave(txn, settle(txn, PAWL_CMD_NACK, token, delay_ns, 0, reason));
 }
 
 static int cancel(struct pawl_txn *txn, const char *queue, uint64_t id)
 {
     struct pawl_queue_ref *q;
-    if (txn->poisoned)
-        return poisoned(txn);
     int rc = find(txn, queue, &q);
-    struct pawl_cmd_message *c = rc == PAWL_OK ? claim(txn, PAWL_CMD_CANCEL, sizeof *c, &rc) : NULL;
+    struct pawl_cmd_message *c =
+        rc == PAWL_OK ? pawl_txn_claim(txn, PAWL_CMD_CANCEL, sizeof *c, false, &rc) : NULL;
     if (!c)
         return rc;
     c->queue = q->id;
@@ -239,8 +258,8 @@ static int cancel(struct pawl_txn *txn, const char *queue, uint64_t id)
 
 int pawl_txn_cancel(struct pawl_txn *txn, const char *queue, uint64_t id)
 {
-    int rc = enter(txn);
-    return rc != PAWL_OK ? rc : leave(txn, cancel(txn, queue, id));
+    int rc = pawl_txn_enter(txn);
+    return rc != PAWL_OK ? rc : pawl_txn_leave(txn, cancel(txn, queue, id));
 }
 
 /* --- commit ---------------------------------------------------------------------------------- */
@@ -255,7 +274,8 @@ static void committed(const struct pawl_txn *txn, int rc, struct pawl_committed 
         c.lsn = row->lsn;
         c.first_id = row->value;
     } else if (row->result == rc) {
-        c.failed_step = (uint32_t)row->value;
+        uint64_t reads = txn->reads.count;
+        c.failed_step = row->value > reads ? (uint32_t)(row->value - reads) : 0;
         c.found = row->lsn;
     }
     pawl_data_give(&c, sizeof c, out, out->size);
@@ -271,13 +291,18 @@ static int submit(struct pawl_txn *txn)
         lane->identified = true;
     }
     pawl_op_single(lane);
-    struct pawl_cmd_txn *c = pawl_op_claim(lane, PAWL_CMD_TXN, (uint32_t)sizeof *c + txn->used,
-                                           PAWL_OP_PLAIN, until, &rc);
+    const struct row *reads = &txn->reads, *steps = &txn->steps;
+    uint32_t bytes = (uint32_t)sizeof(struct pawl_cmd_txn) + reads->used + steps->used;
+    struct pawl_cmd_txn *c = pawl_op_claim(lane, PAWL_CMD_TXN, bytes, PAWL_OP_PLAIN, until, &rc);
     if (!c)
         return rc;
-    c->count = txn->steps;
+    c->count = reads->count + steps->count;
     c->reserved = 0;
-    memcpy(c + 1, txn->row, txn->used);
+    uint8_t *at = (uint8_t *)(c + 1);
+    if (reads->used)
+        memcpy(at, reads->bytes, reads->used);
+    if (steps->used)
+        memcpy(at + reads->used, steps->bytes, steps->used);
     rc = pawl_op_finish(lane, until);
     if (rc != PAWL_OK)
         return rc;
@@ -300,7 +325,7 @@ static int commit(struct pawl_txn *txn, struct pawl_committed *out)
     if (pawl_now(lane) - txn->begun > PAWL_TXN_AGE_NS_MAX)
         return pawl_call_refuse(lane, PAWL_E_TXN_TIMEOUT,
                                 "begun more than 5 s ago: what it was based on is old");
-    int rc = txn->steps == 0 ? PAWL_OK : submit(txn);
+    int rc = txn->reads.count + txn->steps.count == 0 ? PAWL_OK : submit(txn);
     lane->identified = lane->id_used = false;
     committed(txn, rc, out);
     return rc;
@@ -313,8 +338,8 @@ int pawl_txn_commit(struct pawl_txn *txn, struct pawl_committed *out)
         return rc;
     struct pawl *lane = txn->lane;
     if (txn->running)
-        return leave(txn, pawl_call_refuse(lane, PAWL_E_MISUSE,
-                                           "pawl_txn_run() commits: return OK instead"));
+        return pawl_txn_leave(txn, pawl_call_refuse(lane, PAWL_E_MISUSE,
+                                                    "pawl_txn_run() commits: return OK instead"));
     rc = commit(txn, out);
     if (rc != PAWL_E_TXN_POISONED)
         end(txn);

@@ -577,6 +577,35 @@ enum pawl_reservation_state {
     PAWL_RESERVATION_VOIDED,
     PAWL_RESERVATION_EXPIRED
 };
+
+/* amount: 1..INT64_MAX. ttl_ns: 0 (no end) to 10 years. OK and OK_DUPLICATE (it is open, with this
+ * key and amount): *left (may be NULL) is what is available now. E_RES_SHORT: *left is what there
+ * is. E_RES_DIFFERENT_AMOUNT: the id is used with another amount or key. E_RES_ALREADY_POSTED,
+ * E_RES_ALREADY_VOIDED, E_RES_EXPIRED: it was, and is over. E_RES_NOT_FOUND: no such key. E_STATE:
+ * the key holds bytes. E_FULL, E_QUOTA (1,000,000 open). */
+PAWL_API PAWL_CHECK int pawl_reserve(struct pawl *lane, const char *table, const uint8_t id[16],
+                                     const void *key, size_t key_bytes, uint64_t amount,
+                                     uint64_t ttl_ns, uint64_t *left);
+/* amount 0: all of it. OK; E_RES_ALREADY_POSTED (with this amount, or 0 was asked);
+ * E_RES_DIFFERENT_AMOUNT (more than is reserved; posted with another one); E_RES_ALREADY_VOIDED;
+ * E_RES_EXPIRED; E_RES_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_post(struct pawl *lane, const char *table, const uint8_t id[16],
+                                  uint64_t amount);
+/* OK; E_RES_ALREADY_VOIDED; E_RES_ALREADY_POSTED; E_RES_EXPIRED; E_RES_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_void(struct pawl *lane, const char *table, const uint8_t id[16]);
+
+struct pawl_reservation {
+    size_t size;
+    uint32_t state; /* enum pawl_reservation_state */
+    uint32_t key_bytes;
+    uint64_t amount, posted;
+    uint64_t left_ns; /* OPEN: until it expires, 0 for no end; else until it is forgotten */
+    uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* of an open one, and a NUL */
+};
+/* OK; E_RES_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_reservation_get(struct pawl *lane, const char *table,
+                                             const uint8_t id[16], struct pawl_reservation *out);
+
 /* --- operation ids --------------------------------------------------------------------------- */
 
 /* A number for one operation, made and stored by its caller before the operation is sent, so that
@@ -648,6 +677,40 @@ PAWL_API PAWL_CHECK int pawl_txn_ack(struct pawl_txn *txn, const struct pawl_tok
 PAWL_API PAWL_CHECK int pawl_txn_nack(struct pawl_txn *txn, const struct pawl_token *token,
                                       uint64_t delay_ns, const char *reason);
 PAWL_API PAWL_CHECK int pawl_txn_cancel(struct pawl_txn *txn, const char *queue, uint64_t id);
+/* Steps of tables; each sees what those before it wrote. */
+PAWL_API PAWL_CHECK int pawl_txn_put(struct pawl_txn *txn, const char *table, const void *key,
+                                     size_t key_bytes, const void *value, size_t bytes,
+                                     uint64_t expect);
+PAWL_API PAWL_CHECK int pawl_txn_put_number(struct pawl_txn *txn, const char *table,
+                                            const void *key, size_t key_bytes, int64_t number,
+                                            uint64_t expect);
+PAWL_API PAWL_CHECK int pawl_txn_delete(struct pawl_txn *txn, const char *table, const void *key,
+                                        size_t key_bytes, uint64_t expect);
+PAWL_API PAWL_CHECK int pawl_txn_add(struct pawl_txn *txn, const char *table, const void *key,
+                                     size_t key_bytes, int64_t number, int64_t min, int64_t max);
+PAWL_API PAWL_CHECK int pawl_txn_reserve(struct pawl_txn *txn, const char *table,
+                                         const uint8_t id[16], const void *key, size_t key_bytes,
+                                         uint64_t amount, uint64_t ttl_ns);
+PAWL_API PAWL_CHECK int pawl_txn_post(struct pawl_txn *txn, const char *table, const uint8_t id[16],
+                                      uint64_t amount);
+PAWL_API PAWL_CHECK int pawl_txn_void(struct pawl_txn *txn, const char *table,
+                                      const uint8_t id[16]);
+/* Assertions: one that does not hold refuses the whole, E_PRECONDITION; `found` is the version, or
+ * the number, that there is. version 0: no such key. */
+PAWL_API PAWL_CHECK int pawl_txn_assert_version(struct pawl_txn *txn, const char *table,
+                                                const void *key, size_t key_bytes,
+                                                uint64_t version);
+PAWL_API PAWL_CHECK int pawl_txn_assert_exists(struct pawl_txn *txn, const char *table,
+                                               const void *key, size_t key_bytes);
+PAWL_API PAWL_CHECK int pawl_txn_assert_absent(struct pawl_txn *txn, const char *table,
+                                               const void *key, size_t key_bytes);
+PAWL_API PAWL_CHECK int pawl_txn_assert_ge(struct pawl_txn *txn, const char *table, const void *key,
+                                           size_t key_bytes, int64_t number);
+/* As pawl_state_get(), now, of what is committed: what this transaction wrote is not in it. If the
+ * key has another version when it commits, that answers E_CONFLICT. Counts as a step. */
+PAWL_API PAWL_CHECK int pawl_txn_get(struct pawl_txn *txn, const char *table, const void *key,
+                                     size_t key_bytes, void *value, size_t bytes,
+                                     struct pawl_value *out);
 
 struct pawl_committed {
     size_t size;
@@ -672,34 +735,6 @@ PAWL_API void pawl_txn_rollback(struct pawl_txn *txn);
 typedef int (*pawl_txn_fn)(struct pawl_txn *txn, void *ctx);
 PAWL_API PAWL_CHECK int pawl_txn_run(struct pawl *lane, pawl_txn_fn fn, void *ctx, uint32_t tries,
                                      struct pawl_committed *out);
-
-/* amount: 1..INT64_MAX. ttl_ns: 0 (no end) to 10 years. OK and OK_DUPLICATE (it is open, with this
- * key and amount): *left (may be NULL) is what is available now. E_RES_SHORT: *left is what there
- * is. E_RES_DIFFERENT_AMOUNT: the id is used with another amount or key. E_RES_ALREADY_POSTED,
- * E_RES_ALREADY_VOIDED, E_RES_EXPIRED: it was, and is over. E_RES_NOT_FOUND: no such key. E_STATE:
- * the key holds bytes. E_FULL, E_QUOTA (1,000,000 open). */
-PAWL_API PAWL_CHECK int pawl_reserve(struct pawl *lane, const char *table, const uint8_t id[16],
-                                     const void *key, size_t key_bytes, uint64_t amount,
-                                     uint64_t ttl_ns, uint64_t *left);
-/* amount 0: all of it. OK; E_RES_ALREADY_POSTED (with this amount, or 0 was asked);
- * E_RES_DIFFERENT_AMOUNT (more than is reserved; posted with another one); E_RES_ALREADY_VOIDED;
- * E_RES_EXPIRED; E_RES_NOT_FOUND. */
-PAWL_API PAWL_CHECK int pawl_post(struct pawl *lane, const char *table, const uint8_t id[16],
-                                  uint64_t amount);
-/* OK; E_RES_ALREADY_VOIDED; E_RES_ALREADY_POSTED; E_RES_EXPIRED; E_RES_NOT_FOUND. */
-PAWL_API PAWL_CHECK int pawl_void(struct pawl *lane, const char *table, const uint8_t id[16]);
-
-struct pawl_reservation {
-    size_t size;
-    uint32_t state; /* enum pawl_reservation_state */
-    uint32_t key_bytes;
-    uint64_t amount, posted;
-    uint64_t left_ns; /* OPEN: until it expires, 0 for no end; else until it is forgotten */
-    uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* of an open one, and a NUL */
-};
-/* OK; E_RES_NOT_FOUND. */
-PAWL_API PAWL_CHECK int pawl_reservation_get(struct pawl *lane, const char *table,
-                                             const uint8_t id[16], struct pawl_reservation *out);
 
 /* --- asynchronous ---------------------------------------------------------------------------- */
 

@@ -175,6 +175,65 @@ static void a_function_runs_once_for_a_transaction(void)
     pawl_close(lane);
 }
 
+struct transfer {
+    struct pawl *other;
+    int calls;
+    bool disturb;
+};
+
+static int transfer(struct pawl_txn *txn, void *ctx)
+{
+    struct transfer *t = ctx;
+    struct pawl_value v = PAWL_VALUE_INIT;
+    int rc = pawl_txn_get(txn, "accounts", "a", 1, NULL, 0, &v);
+    /* Somebody else writes what was read, once. */
+    if (t->calls++ == 0 && t->disturb)
+        harness_check_rc(
+            pawl_state_add(t->other, "accounts", "a", 1, 100, INT64_MIN, INT64_MAX, NULL), PAWL_OK);
+    if (rc == PAWL_OK)
+        rc = pawl_txn_put_number(txn, "accounts", "a", 1, v.number - 10, PAWL_ANY);
+    if (rc == PAWL_OK)
+        rc = pawl_txn_add(txn, "accounts", "b", 1, 10, INT64_MIN, INT64_MAX);
+    return rc;
+}
+
+static int64_t account(struct pawl *lane, const char *name)
+{
+    struct pawl_value v = PAWL_VALUE_INIT;
+    harness_check(pawl_state_get(lane, "accounts", name, 1, NULL, 0, &v) >= 0);
+    return v.number;
+}
+
+static void what_was_read_still_holds_at_the_commit(void)
+{
+    harness_step("tables");
+    struct pawl *lane = harness_open(&broker), *other = harness_open(&broker);
+    struct pawl_committed c = { .size = sizeof c };
+    struct pawl_txn *txn;
+    harness_check_rc(pawl_table_create(lane, "accounts", NULL), PAWL_OK);
+    harness_check_rc(pawl_state_put_number(lane, "accounts", "a", 1, 50, 0, NULL), PAWL_OK);
+    struct transfer quiet = { .other = other }, disturbed = { .other = other, .disturb = true };
+    harness_check_rc(pawl_txn_run(lane, transfer, &quiet, 0, &c), PAWL_OK);
+    harness_check(quiet.calls == 1 && account(lane, "a") == 40 && account(lane, "b") == 10);
+    harness_check_rc(pawl_txn_run(lane, transfer, &disturbed, 0, &c), PAWL_OK);
+    harness_check(disturbed.calls == 2 && account(lane, "a") == 130 && account(lane, "b") == 20);
+    disturbed.calls = 0;
+    harness_check_rc(pawl_txn_run(lane, transfer, &disturbed, 1, &c), PAWL_E_CONFLICT);
+    harness_check(c.failed_step == 0 && account(lane, "a") == 230 && account(lane, "b") == 20);
+    harness_broker_restart(&broker);
+    harness_check(account(lane, "a") == 230 && account(lane, "b") == 20);
+
+    /* An assertion that fails names its step and what it found. */
+    harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_get(txn, "accounts", "none", 4, NULL, 0, NULL), PAWL_OK_MISSING);
+    harness_check_rc(pawl_txn_add(txn, "accounts", "a", 1, 1, INT64_MIN, INT64_MAX), PAWL_OK);
+    harness_check_rc(pawl_txn_assert_ge(txn, "accounts", "a", 1, 232), PAWL_OK);
+    harness_check_rc(pawl_txn_commit(txn, &c), PAWL_E_PRECONDITION);
+    harness_check(c.failed_step == 2 && c.found == 231 && account(lane, "a") == 230);
+    pawl_close(lane);
+    pawl_close(other);
+}
+
 int main(void)
 {
     harness_begin("txn_test", 120);
@@ -184,6 +243,7 @@ int main(void)
     a_transaction_is_all_or_nothing();
     a_large_transaction_finds_room();
     a_function_runs_once_for_a_transaction();
+    what_was_read_still_holds_at_the_commit();
     harness_broker_stop(&broker);
     return 0;
 }
