@@ -180,8 +180,10 @@ uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
 
 void pawl_core_send_undo(struct pawl_core_send *s)
 {
+#ifndef PAWL_BUG_KEY_OF_REFUSED
     if (s->key)
         pawl_core_ledger_remove(s->take->core, s->key);
+#endif
     if (s->block)
         pawl_payload_give(&s->take->core->payload, s->block, s->own + s->bytes);
     s->block = s->key = 0;

@@ -14,6 +14,7 @@
  *   sim_model.c   what the world knows about each message and checks at each answer and delivery
  *   sim_rules.c   the contract: what one decision may make of one message
  *   sim_order.c   order, limits and counts over many messages
+ *   sim_key.c     dedup keys
  *   sim_note.c    the trace, its hash, the end at a violation
  *
  * README.md: how to read a failing seed. */
@@ -107,6 +108,8 @@ struct sim_op {
     struct sim_queue *queue;
     struct sim_message *message; /* SEND: the one it makes; else the one it names */
     uint64_t index, time;        /* of the last take */
+    uint64_t time_min, time_max; /* of all takes: a crash may set pawl time back to what it kept */
+    uint64_t fired_min;          /* all timers of before this had fired at each take */
     uint64_t first_index, first_crashes, first_epoch; /* of the first take */
     uint64_t limits; /* 1 << enum pawl_limit that may be met at the last take */
     /* the answer as it was last shown */
@@ -234,7 +237,7 @@ struct sim_options {
 
 struct sim_totals {
     uint64_t seeds, operations, answers, deliveries, crashes, recoveries, turns, messages, scans,
-        ordered;
+        ordered, keys_again, keys_repeated, keys_other;
     uint64_t time_ns, checks;
     uint64_t faults[SIM_FAULTS];
     uint64_t results[128]; /* by 100 + result */
@@ -257,6 +260,7 @@ struct sim {
     uint64_t open_boot;  /* boot time when it was last opened */
     uint64_t shift;      /* pawl time - boot time of this broker */
     int64_t lead_max;    /* largest pawl - wall of this broker, to bound time over a reboot */
+    uint64_t fired;      /* all timers due then have fired */
     uint64_t pawl_seen;  /* latest pawl time of a decision that was seen and is in the log */
     /* broker */
     struct pawl_io *io;
@@ -394,7 +398,7 @@ void sim_model_wrote(struct sim *w);
 void sim_model_durable(struct sim *w);
 void sim_model_reserve(struct sim *w, struct sim_lane *lane, uint32_t bytes);
 void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t value,
-                      uint64_t lsn, const void *data, uint32_t bytes);
+                      uint64_t lsn, uint32_t state, const void *data, uint32_t bytes);
 void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_comp_delivery *d);
 void sim_model_close(struct sim *w, struct sim_op *op);
 /* A DROP of this queue is submitted: nothing of what is in it is expected any more. */

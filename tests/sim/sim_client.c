@@ -63,24 +63,36 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
         memset(headers + 7, 'v', value);
         headers_bytes = 7u + value;
     }
+    uint8_t key = sim_one_in(w, 4) ? (uint8_t)('1' + sim_below(w, 3)) : 0;
+    const struct sim_message *first = key ? sim_key_first(w, q, key) : NULL;
+    if (key)
+        headers_bytes = SIM_KEY_HEADER_BYTES;
     uint8_t ordering_key = sim_one_in(w, 3) ? (uint8_t)('a' + sim_below(w, 3)) : 0;
     uint32_t key_bytes = ordering_key != 0;
     uint32_t body = 8 + (uint32_t)sim_below(w, sim_one_in(w, 8) ? w->options.body_max : 400);
+    if (first != NULL && !sim_one_in(w, 4)) {
+        body = first->body_bytes - 1;
+        ordering_key = first->ordering_key;
+        key_bytes = first->ordering_key_bytes;
+    } else {
+        first = NULL;
+    }
     uint32_t record;
     /* The size tells the mode, so that rooms reserved in one lane can be told apart. */
     do {
         body++;
         record = (uint32_t)pawl_align_up(
-            sizeof(struct pawl_comp_delivery) + key_bytes + headers_bytes + body, 8);
+            sizeof(struct pawl_comp_delivery) + (key != 0) + key_bytes + headers_bytes + body, 8);
     } while (record / 8 % 3 != q->options.mode);
     uint32_t fixed = sizeof(struct pawl_cmd_send) + (timed ? (uint32_t)sizeof times : 0);
     struct sim_op *op =
-        sim_op_create(w, lane, PAWL_CMD_SEND, fixed, key_bytes + headers_bytes + body);
+        sim_op_create(w, lane, PAWL_CMD_SEND, fixed, (key != 0) + key_bytes + headers_bytes + body);
     struct pawl_cmd_send c;
     memcpy(&c, op->command, sizeof c);
     c.queue = q->id;
     c.body_bytes = body;
     c.headers_bytes = (uint16_t)headers_bytes;
+    c.key_bytes = key != 0;
     c.ordering_key_bytes = (uint8_t)key_bytes;
     c.priority = (uint8_t)(sim_one_in(w, 4) ? sim_below(w, 8) : PAWL_PRIORITY_DEFAULT);
     c.flags = timed ? PAWL_SEND_TIMES : 0;
@@ -90,16 +102,25 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
         memcpy(p, &times, sizeof times);
         p += sizeof times;
     }
+    if (key)
+        *p++ = key;
     if (key_bytes)
         *p++ = ordering_key;
+    if (key) {
+        memcpy(headers, "\x04\x04\x00kind", 7);
+        memcpy(headers + 7, &op->number, 4);
+    }
     memcpy(p, headers, headers_bytes);
-    sim_body_fill(p + headers_bytes, body, op->number);
+    sim_body_fill(p + headers_bytes, body, first ? first->body_of : op->number);
     op->queue = q;
     struct sim_message *m = sim_model_send(w, op, c.priority, record);
     m->body_bytes = body;
     m->headers_bytes = (uint16_t)headers_bytes;
     m->ordering_key_bytes = (uint8_t)key_bytes;
     m->ordering_key = ordering_key;
+    m->key = key;
+    m->key_bytes = key != 0;
+    m->body_of = first ? first->body_of : op->number;
     m->delay_ns = times.delay_ns;
     m->at_wall_ns = times.at_wall_ns;
     m->ttl_ns = times.ttl_ns;

@@ -168,6 +168,9 @@ bool sim_lane_take(struct sim *w, struct sim_lane *lane)
     w->index++;
     op->index = w->index;
     op->time = w->now.time;
+    op->time_min = op->takes ? pawl_min_u64(op->time_min, op->time) : op->time;
+    op->fired_min = op->takes ? pawl_min_u64(op->fired_min, w->fired) : w->fired;
+    op->time_max = pawl_max_u64(op->time_max, op->time);
     if (op->takes++ == 0) {
         op->first_index = w->index;
         op->first_crashes = w->crashes;
@@ -226,7 +229,7 @@ static void show_answer(struct sim *w, struct sim_lane *lane, const uint8_t *dat
     struct pawl_comp_answer a;
     memcpy(&a, data, sizeof a);
     const void *more = NULL;
-    uint32_t more_bytes = 0;
+    uint32_t more_bytes = 0, state = 0;
     if (a.type == PAWL_COMP_DATA) {
         struct pawl_comp_data d;
         memcpy(&d, data, sizeof d);
@@ -236,6 +239,7 @@ static void show_answer(struct sim *w, struct sim_lane *lane, const uint8_t *dat
                   more_bytes, bytes);
     } else {
         SIM_CHECK(w, a.count_minus_1 == 0 && bytes == sizeof a, "an answer of %u bytes", bytes);
+        state = a.flags >> PAWL_ANSWER_STATE_SHIFT & PAWL_ANSWER_STATE_MASK;
     }
     struct sim_op *op = find_open(lane, a.seq);
     SIM_CHECK(w, op != NULL, "G6: an answer for seq %" PRIu64 " of lane %u, which is not open",
@@ -245,7 +249,7 @@ static void show_answer(struct sim *w, struct sim_lane *lane, const uint8_t *dat
     SIM_CHECK(w, bytes <= reserved, "answer of op %u has %u bytes, room for %u", op->number, bytes,
               reserved);
     lane->answers_reserved -= reserved;
-    sim_model_answer(w, op, a.result, a.value, a.lsn, more, more_bytes);
+    sim_model_answer(w, op, a.result, a.value, a.lsn, state, more, more_bytes);
     op->state = SIM_OP_SHOWN;
 }
 

@@ -208,7 +208,7 @@ struct sim_message *sim_model_send(struct sim *w, struct sim_op *op, uint8_t pri
     w->messages =
         sim_grow(w->messages, &w->message_capacity, w->message_count, sizeof *w->messages);
     w->messages[w->message_count++] = m;
-    m->number = op->number;
+    m->number = m->body_of = op->number;
     m->queue = op->queue;
     m->send = op;
     m->priority = priority;
@@ -471,13 +471,17 @@ static struct sim_message *check_content(struct sim *w, const struct sim_lane *l
         memcpy(head, body, sizeof head);
     SIM_CHECK(w, head[0] == BODY_MAGIC && head[1] >= 1 && head[1] <= w->op_count,
               "G1: delivered bytes that nobody sent");
-    const struct sim_op *send = w->ops[head[1] - 1];
+    uint32_t number = head[1];
+    if (d->key_bytes != 0 && d->headers_bytes == SIM_KEY_HEADER_BYTES)
+        memcpy(&number, body - 4, sizeof number);
+    SIM_CHECK(w, number >= 1 && number <= w->op_count, "G1: delivered headers that nobody sent");
+    const struct sim_op *send = w->ops[number - 1];
     struct sim_message *m = send->message;
     SIM_CHECK(w, send->type == PAWL_CMD_SEND && m != NULL, "delivered bytes of no send");
     uint8_t *want = malloc(m->body_bytes + 8);
     if (want == NULL)
         abort();
-    sim_body_fill(want, m->body_bytes, m->number);
+    sim_body_fill(want, m->body_bytes, m->body_of);
     SIM_CHECK(w, d->body_bytes == m->body_bytes && memcmp(want, body, m->body_bytes) == 0,
               "G1: m%u: the body is torn", m->number);
     free(want);
@@ -713,6 +717,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
         m->queue->deliveries_shown++;
         m->queue->acks_shown += d->deadline == 0 ? 1 : 0;
         sim_model_learn(w, m, d->message);
+        sim_key_made(w, m);
         if (s.reserve != SIM_GRANT_LOST)
             order_grant(w, m, s.reserve);
     }
@@ -765,7 +770,8 @@ static bool keep_answer(void *ctx, const struct sim_way *way)
     if (p == NULL)
         return false;
     uint64_t bit = SIM_BIT(a->result);
-    if (a->result == PAWL_OK_DUPLICATE && p->record && a->op->resubmit)
+    if (a->result == PAWL_OK_DUPLICATE && p->record && a->op->resubmit &&
+        a->op->type != PAWL_CMD_SEND)
         bit = SIM_BIT(PAWL_OK);
     if ((p->mask & bit) == 0 || (!p->any && p->value != a->value))
         return false;
@@ -789,7 +795,8 @@ static void check_prefix(struct sim *w, const struct sim_op *op, uint64_t value)
               w->kept_max, w->lost_min);
 }
 
-static void answer_message(struct sim *w, struct sim_op *op, int32_t result, uint64_t value)
+static void answer_message(struct sim *w, struct sim_op *op, int32_t result, uint64_t value,
+                           uint32_t state)
 {
     struct answer a = { op, result, value, false };
     char what[96];
@@ -806,6 +813,9 @@ static void answer_message(struct sim *w, struct sim_op *op, int32_t result, uin
     if (result == PAWL_OK) {
         sim_model_learn(w, op->message, value);
         check_prefix(w, op, value);
+        sim_key_made(w, op->message);
+    } else if (result == PAWL_OK_DUPLICATE || result == PAWL_E_KEY_MISMATCH) {
+        sim_key_repeated(w, op, result, value, state);
     } else if (result == PAWL_E_FULL) {
         SIM_CHECK(w, value < 64 && (op->limits >> value & 1),
                   "G10: m%u was refused for limit %" PRIu64 ", which is not met (may: %" PRIx64 ")",
@@ -999,7 +1009,7 @@ static void answer_purge(struct sim *w, struct sim_op *op, uint64_t value)
 }
 
 void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t value,
-                      uint64_t lsn, const void *data, uint32_t bytes)
+                      uint64_t lsn, uint32_t state, const void *data, uint32_t bytes)
 {
     sim_note(w, "answer op %u %s lane %u %s value %" PRIx64 " lsn %" PRIu64, op->number,
              sim_type_name(op->type), op->lane->uid, pawl_strname(result), value, lsn);
@@ -1039,7 +1049,7 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
     } else if (receives) {
         answer_receive(w, op, result, value);
     } else if (op->message != NULL) {
-        answer_message(w, op, result, value);
+        answer_message(w, op, result, value, state);
     } else {
         answer_other(w, op, result, value, data, bytes);
     }
@@ -1187,6 +1197,7 @@ static bool timely(struct sim *w, struct sim_way *way)
 /* Nothing that was due is left. */
 void sim_model_timers(struct sim *w)
 {
+    w->fired = w->now.time;
     uint64_t now = w->now.time;
     for (uint32_t i = 0; i < w->active_count; i++) {
         struct sim_message *m = w->active[i];

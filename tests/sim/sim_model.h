@@ -82,6 +82,8 @@ struct sim_message {
     uint8_t priority;
     uint8_t key_bytes, ordering_key_bytes;
     uint8_t ordering_key; /* 0: none */
+    uint8_t key;          /* 0: none */
+    uint32_t body_of;     /* number of the send whose body it has: its own, or that of its key */
     uint16_t headers_bytes;
     uint32_t body_bytes, bytes; /* bytes: of its delivery record */
     uint64_t delay_ns, at_wall_ns, ttl_ns;
@@ -138,6 +140,18 @@ uint64_t sim_limits(struct sim *w, const struct sim_queue *q, uint32_t body, uin
 void sim_order_stat(struct sim *w, struct sim_op *op, const void *data, uint32_t bytes);
 void sim_order_scan(struct sim *w, struct sim_op *op, const void *data, uint32_t bytes,
                     uint64_t count);
+
+/* --- sim_key.c ------------------------------------------------------------------------------- */
+
+/* A send of this key to repeat; NULL: none. */
+struct sim_message *sim_key_first(struct sim *w, const struct sim_queue *q, uint8_t key);
+/* It has shown that m was made. */
+void sim_key_made(struct sim *w, struct sim_message *m);
+/* A send was answered OK_DUPLICATE or E_KEY_MISMATCH with the id and state of the first one. */
+void sim_key_repeated(struct sim *w, struct sim_op *op, int32_t result, uint64_t id,
+                      uint32_t state);
+/* A send with a key says its number in a header: its body may be another's. */
+#define SIM_KEY_HEADER_BYTES 11u
 
 /* --- sim_model.c ----------------------------------------------------------------------------- */
 

@@ -292,7 +292,9 @@ static void decide_send(struct sim *w, struct sim_message *m, const struct sim_w
     uint32_t payload = m->body_bytes + m->headers_bytes + m->key_bytes + m->ordering_key_bytes;
     uint64_t limits = sim_limits(w, m->queue, m->body_bytes, payload, &must);
     if (op->takes == 1)
-        op->sure = limits == 0;
+        op->sure = limits == 0 && m->key == 0;
+    if (m->key != 0) /* sim_key.c looks at it when it shows */
+        refuse(w, out, way, op, SIM_BIT(PAWL_OK_DUPLICATE) | SIM_BIT(PAWL_E_KEY_MISMATCH), true, 0);
     op->limits |= limits; /* an earlier refusal may be answered again */
     if (limits != 0)
         refuse(w, out, way, op, SIM_BIT(PAWL_E_FULL), true, 0);

@@ -61,10 +61,12 @@ static int summary(const struct sim_totals *t)
 {
     printf("sim: %" PRIu64 " seeds, %" PRIu64 " operations, %" PRIu64 " answers, %" PRIu64
            " deliveries, %" PRIu64 " messages, %" PRIu64 " crashes, %" PRIu64
-           " recoveries, %" PRIu64 " scans, %" PRIu64
-           " in order of a key, %.1f simulated days, %" PRIu64 " checks;",
+           " recoveries, %" PRIu64 " scans, %" PRIu64 " in order of a key, %" PRIu64
+           " repeats of a dedup key (%" PRIu64 " of another body), %" PRIu64
+           " uses again, %.1f simulated days, %" PRIu64 " checks;",
            t->seeds, t->operations, t->answers, t->deliveries, t->messages, t->crashes,
-           t->recoveries, t->scans, t->ordered, (double)t->time_ns / 1e9 / 86400, t->checks);
+           t->recoveries, t->scans, t->ordered, t->keys_repeated, t->keys_other, t->keys_again,
+           (double)t->time_ns / 1e9 / 86400, t->checks);
     int missing = 0;
     for (uint32_t f = 0; f < SIM_FAULTS; f++) {
         printf(" %s %" PRIu64, sim_fault_names[f], t->faults[f]);
@@ -86,6 +88,10 @@ static int summary(const struct sim_totals *t)
         printf("%d kinds of faults never happened: the run proves too little\n", missing);
     if (t->io.sectors_lost == 0 || t->io.reordered == 0 || t->io.full == 0) {
         printf("the disk was too kind: the run proves too little\n");
+        missing++;
+    }
+    if (t->keys_repeated == 0 || t->keys_other == 0 || t->keys_again == 0) {
+        printf("dedup keys did not meet: the run proves too little\n");
         missing++;
     }
     return missing;

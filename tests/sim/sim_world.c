@@ -625,6 +625,8 @@ static void queues_from_seed(struct sim *w)
         static const uint64_t holds[] = { 0, 0, 30 * SIM_S };
         o.lease_ns = leases[sim_below(w, 4)];
         o.done_retention_ns = retentions[sim_below(w, 4)];
+        static const uint64_t windows[] = { 0, SIM_S, 60 * SIM_S, 3600 * SIM_S };
+        o.dedup_window_ns = windows[sim_below(w, 4)];
         o.max_hold_ns = holds[sim_below(w, 3)];
         static const uint32_t most[] = { PAWL_KEEP, PAWL_KEEP, 0, 2, 3 };
         o.max_failed = most[sim_below(w, 5)];
