@@ -583,6 +583,45 @@ static void a_crash_that_takes_the_message_takes_its_key(void **state)
     end(w);
 }
 
+/* --- sends that are checked in a row --------------------------------------------------------- */
+
+static void sends_of_one_row_meet_before_they_are_committed(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct pawl_core *core = w->s.core;
+    const struct pawl_cmd_send m = {
+        .head.type = PAWL_CMD_SEND, .queue = w->q, .key_bytes = 1, .body_bytes = 4, .priority = 3
+    };
+    struct pawl_take t = {
+        .core = core,
+        .lane = w->a.lane,
+        .session = w->a.session,
+        .seq = w->a.next_seq,
+        .type = PAWL_CMD_SEND,
+        .fixed = &m,
+        .variable = (const uint8_t *)"kbody\0\0",
+        .variable_bytes = 8,
+    };
+    struct pawl_core_send one, two, other;
+    assert_int_equal(pawl_core_send_check(&t, 0, &one), PAWL_OK);
+    assert_int_equal(pawl_core_send_check(&t, 1, &two), PAWL_OK_DUPLICATE);
+    t.variable = (const uint8_t *)"kelse\0\0";
+    assert_int_equal(pawl_core_send_check(&t, 1, &other), PAWL_E_KEY_MISMATCH);
+    /* Not done: as if it had never been asked. */
+    pawl_core_send_undo(&one);
+    assert_int_equal(keys(w), 0);
+    pawl_core_verify(core);
+    t.variable = (const uint8_t *)"kbody\0\0";
+    assert_int_equal(pawl_core_send_check(&t, 0, &one), PAWL_OK);
+    assert_int_equal(pawl_core_send_check(&t, 1, &two), PAWL_OK_DUPLICATE);
+    uint64_t lsn, id = pawl_core_send_commit(&one, &lsn);
+    assert_true(pawl_core_send_first(&two) == id);
+    w->a.next_seq++;
+    repeats(w, "k", "body", id, PAWL_STATE_READY);
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -607,6 +646,7 @@ int main(void)
         cmocka_unit_test(relaxed_and_memory_queues_have_keys),
         cmocka_unit_test(a_duplicate_waits_for_what_it_was_decided_on),
         cmocka_unit_test(a_crash_that_takes_the_message_takes_its_key),
+        cmocka_unit_test(sends_of_one_row_meet_before_they_are_committed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
