@@ -111,6 +111,8 @@ static void print_json(const struct pawl_message *m, bool leased)
     cli_json_number(j, "nacked", m->nacked);
     if (m->headers_bytes)
         json_object_set_new(j, "headers", headers_json(m));
+    if (m->progress_bytes)
+        cli_json_bytes(j, "progress", m->progress, m->progress_bytes);
     cli_json_number(j, "bytes", m->bytes);
     cli_json_bytes(j, "body", m->body, m->bytes);
     cli_json_print(j);

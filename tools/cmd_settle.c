@@ -10,7 +10,7 @@
 
 struct settle {
     const char *done; /* "acked" */
-    const char *reason;
+    const char *reason, *progress;
     uint64_t time_ns;
     uint32_t flags;
 };
@@ -155,7 +155,11 @@ static int call_reject(struct cli *cli, const struct pawl_token *token, const st
 }
 static int call_defer(struct cli *cli, const struct pawl_token *token, const struct settle *s)
 {
-    return pawl_defer(cli->lane, token, s->time_ns);
+    struct pawl_defer_options o = PAWL_DEFER_OPTIONS_INIT;
+    o.progress = s->progress;
+    o.progress_bytes = s->progress ? (uint32_t)strlen(s->progress) : 0;
+    o.flags = s->flags;
+    return pawl_defer(cli->lane, token, s->time_ns, &o);
 }
 static int call_renew(struct cli *cli, const struct pawl_token *token, const struct settle *s)
 {
@@ -193,11 +197,14 @@ int cli_reject(struct cli *cli)
 int cli_defer(struct cli *cli)
 {
     struct settle s = { .done = "deferred" };
-    bool given = false;
+    bool given = false, free_key = false;
     const struct cli_option options[] = {
         { "delay", CLI_DURATION, &s.time_ns, "D", "how long (required)", &given },
+        { "progress", CLI_TEXT, &s.progress, "TEXT", "for whoever receives it next", NULL },
+        { "free-key", CLI_FLAG, &free_key, NULL, "others of its ordering key need not wait", NULL },
     };
     int rc = cli_args(cli, options, PAWL_COUNT(options), 1, -1);
+    s.flags = free_key ? PAWL_DEFER_FREE_KEY : 0;
     if (rc == CLI_GO && !given)
         rc = cli_misused(cli, "--delay is missing: how long?");
     return rc == CLI_GO ? settle_all(cli, call_defer, &s) : rc;

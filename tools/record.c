@@ -124,6 +124,9 @@ static void message(json_t *j, const struct pawl_record_view *v, bool bodies)
             r->headers_bytes, r->body_bytes, bodies);
     if (r->reason_bytes)
         cli_json_bytes(j, "reason", v->rest + pawl_record_message_payload(r), r->reason_bytes);
+    if (r->progress_bytes && bodies)
+        cli_json_bytes(j, "progress", v->rest + pawl_record_message_payload(r) + r->reason_bytes,
+                       r->progress_bytes);
 }
 
 static void granted(json_t *j, const struct pawl_record_view *v)
@@ -135,7 +138,7 @@ static void granted(json_t *j, const struct pawl_record_view *v)
     numbers(j, "ids", v->rest, v->grant.op.extra, sizeof(struct pawl_granted_rec));
 }
 
-static void back(json_t *j, const struct pawl_record_view *v)
+static void back(json_t *j, const struct pawl_record_view *v, bool bodies)
 {
     static const char *const causes[] = { "nacked",  "expired",  "released",
                                           "crashed", "rejected", "deferred" };
@@ -150,6 +153,8 @@ static void back(json_t *j, const struct pawl_record_view *v)
         number(j, "forward", r->forward);
     if (r->reason_bytes)
         cli_json_bytes(j, "reason", v->rest, r->reason_bytes);
+    if (r->progress_bytes && bodies)
+        cli_json_bytes(j, "progress", v->rest + r->reason_bytes, r->progress_bytes);
 }
 
 static void outcome(json_t *j, const struct pawl_outcome_rec *r)
@@ -218,7 +223,7 @@ json_t *cli_record_members(const struct pawl_record_view *v, bool bodies)
         number(j, "lease_ns", v->renew.lease_ns);
         break;
     case PAWL_RECORD_BACK:
-        back(j, v);
+        back(j, v, bodies);
         break;
     case PAWL_RECORD_END:
         number(j, "queue", v->end.queue);

@@ -45,6 +45,11 @@ static void lease_fact(const struct pawl_core *core, const struct pawl_core_mess
     r->lane = l->lane;
     r->kind = l->kind;
     r->reason_bytes = l->reason_bytes;
+#ifndef PAWL_BUG_PROGRESS_NOT_COPIED
+    r->progress_bytes = l->progress_bytes;
+#endif
+    if (l->flags & PAWL_LEASE_KEY_FREE)
+        r->flags |= PAWL_RECORD_KEY_FREE;
     if (m->state != PAWL_STATE_LEASED || l->session == 0)
         return;
     const struct pawl_core_session *s = pawl_core_session_at(core, l->session);
@@ -94,10 +99,11 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
         .crashed = m->crashed,
         .deferred = m->deferred,
     };
-    uint32_t reason = 0;
+    uint32_t reason = 0, progress = 0;
     if (m->lease) {
         lease_fact(core, m, &r);
         reason = pawl_core_lease_at(core, m->lease)->reason;
+        progress = pawl_core_lease_at(core, m->lease)->progress;
     }
     uint32_t payload = pawl_core_message_payload_bytes(m);
     uint64_t key_queue = 0;
@@ -108,7 +114,7 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
     if (key)
         key_queue = pawl_core_queue_at(core, pawl_ledger_at(&core->ledger, key)->d)->id;
     uint32_t tail = pawl_record_message_tail(&r);
-    uint32_t bytes = (uint32_t)sizeof r + payload + r.reason_bytes + tail;
+    uint32_t bytes = (uint32_t)sizeof r + payload + r.reason_bytes + r.progress_bytes + tail;
     if (!fits(core, bytes, budget))
         return false;
     uint64_t lsn;
@@ -122,6 +128,9 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
     }
     if (reason)
         memcpy(out + sizeof r + payload, pawl_payload_at(&core->payload, reason), r.reason_bytes);
+    if (r.progress_bytes)
+        memcpy(out + sizeof r + payload + r.reason_bytes, pawl_payload_at(&core->payload, progress),
+               r.progress_bytes);
     if (tail)
         memcpy(out + bytes - tail, &key_queue, tail);
     pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);

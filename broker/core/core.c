@@ -189,8 +189,9 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
     case PAWL_CMD_NACK:
     case PAWL_CMD_RELEASE:
     case PAWL_CMD_REJECT:
-    case PAWL_CMD_DEFER:
         return first + PAWL_BACK_ROOM;
+    case PAWL_CMD_DEFER:
+        return first + PAWL_BACK_ROOM + PAWL_PROGRESS_BYTES_MAX;
     case PAWL_CMD_RENEW:
         return first + sizeof(struct pawl_renew_rec) + PAWL_RECORD_HEAD;
     case PAWL_CMD_RESTORE:
@@ -235,7 +236,8 @@ bool pawl_core_variable_fits(const struct pawl_take *t)
     }
     if (t->type >= PAWL_CMD_ACK && t->type <= PAWL_CMD_RENEW) {
         const struct pawl_cmd_settle *c = t->fixed;
-        return c->text_bytes <= PAWL_REASON_BYTES_MAX && c->text_bytes <= t->variable_bytes &&
+        uint32_t most = t->type == PAWL_CMD_DEFER ? PAWL_PROGRESS_BYTES_MAX : PAWL_REASON_BYTES_MAX;
+        return c->text_bytes <= most && c->text_bytes <= t->variable_bytes &&
                t->variable_bytes - c->text_bytes < 8;
     }
     if (t->type == PAWL_CMD_STATE || t->type == PAWL_CMD_STATE_SCAN || t->type == PAWL_CMD_RESERVE)

@@ -101,9 +101,11 @@ struct pawl_core_lease {
     uint16_t lane;
     uint8_t kind;
     uint8_t reason_bytes;
-    uint8_t flags; /* PAWL_LEASE_HOLDS_KEY */
+    uint8_t flags; /* PAWL_LEASE_HOLDS_KEY, _KEY_FREE */
     uint8_t row;   /* + 1; 0: none, the message has a timer of its own, or its time has not begun */
-    uint8_t reserved[2];
+    uint16_t progress_bytes;
+    uint32_t progress; /* payload block: what a defer left for the next one who gets the message */
+    uint32_t reserved;
     uint32_t row_next, row_prev; /* those that end no earlier, no later */
     uint64_t end;                /* its place in the row; the deadline may be later by now */
 };
@@ -115,6 +117,7 @@ struct pawl_core_ends {
     uint32_t timer; /* armed no later than the first one ends */
 };
 #define PAWL_LEASE_HOLDS_KEY 1u /* others of its ordering key wait for this message */
+#define PAWL_LEASE_KEY_FREE 2u  /* SCHEDULED: they need not, says the one who deferred it */
 /* The time of a lease runs from its publication: until then its timer does not end it. */
 #define PAWL_POSITION_PENDING 0u
 #define PAWL_POSITION_BACK \
@@ -605,9 +608,15 @@ bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_cor
 uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t message, enum pawl_back_cause cause,
                               const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
                               uint32_t reason_bytes);
-/* n 0: the message is not known (any more). */
+/* The same for a defer. progress: a block with this many bytes, which becomes the message's; 0:
+ * none. Needs PAWL_PROGRESS_BYTES_MAX more. */
+uint64_t pawl_core_lease_defer(struct pawl_core *core, uint32_t message,
+                               const struct pawl_op_rec *op, uint64_t delay, bool key_free,
+                               uint32_t progress, uint32_t progress_bytes);
+/* n 0: the message is not known (any more). progress is given back if nobody is to have it. */
 void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *rec,
-                          const uint8_t *reason, struct pawl_core_queue *q, uint32_t n);
+                          const uint8_t *reason, uint32_t progress, struct pawl_core_queue *q,
+                          uint32_t n);
 /* The lease is over by time: as above, as an expiry. */
 void pawl_core_lease_timer(struct pawl_core *core, uint32_t message);
 /* Writes and applies an END. */
@@ -801,8 +810,11 @@ struct pawl_core_settle {
     uint64_t value;
     uint32_t n; /* message */
     uint32_t reason_bytes;
+    uint32_t blob, blob_bytes; /* DEFER: progress, in a payload block; 0: none */
     uint8_t reason[PAWL_REASON_BYTES_MAX + 1];
 };
+/* Gives back what check took; for one that is not to be committed. */
+void pawl_core_settle_undo(struct pawl_core_settle *settle);
 int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *out);
 uint32_t pawl_core_settle_bytes(const struct pawl_core_settle *settle);
 uint64_t pawl_core_settle_commit(struct pawl_core_settle *settle);

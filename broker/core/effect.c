@@ -85,6 +85,21 @@ static void write_lease(struct pawl_core *core, const struct pawl_core_message *
     }
 }
 
+/* Of the lease that this delivery is of: until it is over its progress stays, so there is room. */
+static uint32_t write_progress(const struct pawl_core *core, const struct pawl_core_message *m,
+                               struct pawl_comp_delivery *d, uint8_t *out, uint32_t room)
+{
+    if (m->state != PAWL_STATE_LEASED || m->grant != d->grant)
+        return 0;
+    const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
+    if (l->progress_bytes == 0)
+        return 0;
+    PAWL_ASSERT_REL(l->progress_bytes, <=, room);
+    memcpy(out, pawl_payload_at(&core->payload, l->progress), l->progress_bytes);
+    d->progress_bytes = l->progress_bytes;
+    return l->progress_bytes;
+}
+
 static void write_delivery(struct pawl_core *core, const struct pawl_effect *e,
                            struct pawl_comp_delivery *d, uint64_t shift)
 {
@@ -107,7 +122,8 @@ static void write_delivery(struct pawl_core *core, const struct pawl_effect *e,
     d->key_bytes = m->key_bytes;
     d->ordering_key_bytes = m->ordering_key_bytes;
     d->mode = (uint8_t)q->options.mode;
-    memset(d->reserved, 0, sizeof d->reserved);
+    d->reserved = 0;
+    d->progress_bytes = 0;
     write_lease(core, m, d, shift);
     uint8_t *out = (uint8_t *)(d + 1);
     uint32_t bytes = e->bytes - (uint32_t)sizeof *d;
@@ -117,6 +133,7 @@ static void write_delivery(struct pawl_core *core, const struct pawl_effect *e,
         uint32_t skip = pawl_core_message_own_bytes(m);
         memcpy(out, (uint8_t *)pawl_payload_at(&core->payload, m->payload) + skip, have);
     }
+    have += write_progress(core, m, d, out + have, bytes - have);
     memset(out + have, 0, bytes - have);
 }
 

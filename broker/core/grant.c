@@ -9,9 +9,13 @@
  */
 #include "core/core_inner.h"
 
-static uint32_t delivery_bytes(const struct pawl_core_message *m)
+/* once: at most, so without the progress, which ends with the lease. */
+static uint32_t delivery_bytes(const struct pawl_core *core, const struct pawl_core_message *m,
+                               bool once)
 {
     uint32_t bytes = m->key_bytes + m->ordering_key_bytes + (uint32_t)m->headers_bytes;
+    if (m->lease && !once)
+        bytes += pawl_core_lease_at(core, m->lease)->progress_bytes;
     return (uint32_t)pawl_align_up(sizeof(struct pawl_comp_delivery) + bytes + m->body_bytes, 8);
 }
 
@@ -50,7 +54,7 @@ static void deliver(struct pawl_core *core, struct pawl_core_lane *lane, uint32_
         .seq = seq,
         .value = m->grant,
         .lsn = lsn,
-        .bytes = delivery_bytes(m),
+        .bytes = delivery_bytes(core, m, pawl_core_terminal(m->state)),
     };
     core->port.effect(core->port.ctx, &effect);
 }
@@ -77,6 +81,8 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t n, const struct pawl
         pawl_payload_give(&core->payload, l->reason, l->reason_bytes);
     *l = (struct pawl_core_lease){
         .flags = l->flags & PAWL_LEASE_HOLDS_KEY,
+        .progress = l->progress,
+        .progress_bytes = l->progress_bytes,
         .random = random,
         .lease_ns = r->lease_ns,
         .hold_end = r->hold_end,
@@ -149,7 +155,7 @@ static uint32_t choose(struct pawl_core *core, struct pawl_core_waiter *w,
             *why = PAWL_SERVE_NOTHING;
             break;
         }
-        uint32_t bytes = delivery_bytes(m);
+        uint32_t bytes = delivery_bytes(core, m, w->flags & PAWL_RECEIVE_AT_MOST_ONCE);
         if (bytes > lane->comp_bytes / 2) {
             w->too_big = 2 * bytes;
             *why = PAWL_SERVE_TOO_BIG;
@@ -284,7 +290,7 @@ bool pawl_core_deliver_again(struct pawl_core *core, struct pawl_core_lane *lane
                              struct pawl_core_lease *l)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, l->message);
-    uint32_t bytes = delivery_bytes(m);
+    uint32_t bytes = delivery_bytes(core, m, false);
     if ((m->flags & PAWL_MESSAGE_PINS) == PAWL_MESSAGE_PINS || bytes > lane->comp_bytes / 2 ||
         !pawl_core_lease_current(core, m)) {
         l->position = PAWL_POSITION_NONE; /* it comes back when the lease is over */

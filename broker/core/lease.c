@@ -77,6 +77,8 @@ void pawl_core_lease_free(struct pawl_core *core, uint32_t n)
         pawl_core_ends_leave(core, l);
     if (l->reason)
         pawl_payload_give(&core->payload, l->reason, l->reason_bytes);
+    if (l->progress)
+        pawl_payload_give(&core->payload, l->progress, l->progress_bytes);
     l->message = 0;
     pawl_pool_give(&core->leases, n);
 }
@@ -250,6 +252,19 @@ static void keep_reason(struct pawl_core *core, struct pawl_core_lease *l, const
         memcpy(pawl_payload_at(&core->payload, l->reason), reason, bytes);
 }
 
+static void keep_progress(struct pawl_core *core, struct pawl_core_lease *l, uint32_t block,
+                          uint32_t bytes)
+{
+#ifdef PAWL_BUG_PROGRESS_LOST
+    pawl_payload_give(&core->payload, block, bytes);
+    return;
+#endif
+    if (l->progress)
+        pawl_payload_give(&core->payload, l->progress, l->progress_bytes);
+    l->progress = block;
+    l->progress_bytes = (uint16_t)bytes;
+}
+
 /* The dead message starts anew in its other queue: attempts from zero, at the end, unclaimed. */
 static void forward(struct pawl_core *core, uint32_t n, struct pawl_core_queue *to,
                     const struct pawl_back_rec *r)
@@ -275,15 +290,24 @@ static void forward(struct pawl_core *core, uint32_t n, struct pawl_core_queue *
 }
 
 void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *r,
-                          const uint8_t *reason, struct pawl_core_queue *q, uint32_t n)
+                          const uint8_t *reason, uint32_t progress, struct pawl_core_queue *q,
+                          uint32_t n)
 {
     count(q, r->cause);
     struct pawl_core_message *m = n ? pawl_core_message_at(core, n) : NULL;
+    struct pawl_core_lease *l =
+        m && !pawl_core_terminal(m->state) && m->lease ? pawl_core_lease_at(core, m->lease) : NULL;
+    if (!l && progress)
+        pawl_payload_give(&core->payload, progress, r->progress_bytes);
     if (!m || pawl_core_terminal(m->state))
         return;
     uint64_t before = pawl_core_message_live_bytes(core, m);
-    struct pawl_core_lease *l = m->lease ? pawl_core_lease_at(core, m->lease) : NULL;
     if (l) {
+        if (progress)
+            keep_progress(core, l, progress, r->progress_bytes);
+        l->flags &= (uint8_t)~PAWL_LEASE_KEY_FREE;
+        if (r->flags & PAWL_RECORD_KEY_FREE)
+            l->flags |= PAWL_LEASE_KEY_FREE;
         pawl_core_lease_over(core, l);
         l->deadline = r->due;
         keep_reason(core, l, reason, r->reason_bytes);
@@ -308,28 +332,51 @@ void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *r,
     core->live += pawl_core_message_live_bytes(core, m) - before;
 }
 
-uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t n, enum pawl_back_cause cause,
-                              const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
-                              uint32_t reason_bytes)
+/* Decides what r has not yet, records and applies. */
+static uint64_t give_back(struct pawl_core *core, uint32_t n, struct pawl_back_rec *r,
+                          uint64_t delay, const uint8_t *reason, uint32_t progress)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
     PAWL_ASSERT_REL(m->state, ==, PAWL_STATE_LEASED);
-    struct pawl_back_rec r = { .queue = q->id, .message = m->id, .cause = (uint8_t)cause };
-    if (op)
-        r.op = *op;
-    r.reason_bytes = (uint8_t)reason_bytes;
-    decide(core, m, delay, &r);
+    r->queue = q->id;
+    r->message = m->id;
+    decide(core, m, delay, r);
     uint64_t lsn = 0;
     if (pawl_core_queue_logged(q)) {
-        uint8_t *out =
-            pawl_core_append(core, PAWL_RECORD_BACK, (uint32_t)sizeof r + reason_bytes, &lsn);
-        memcpy(out, &r, sizeof r);
-        if (reason_bytes)
-            memcpy(out + sizeof r, reason, reason_bytes);
+        uint32_t bytes = (uint32_t)sizeof *r + r->reason_bytes + r->progress_bytes;
+        uint8_t *out = pawl_core_append(core, PAWL_RECORD_BACK, bytes, &lsn);
+        memcpy(out, r, sizeof *r);
+        out += sizeof *r;
+        if (r->reason_bytes)
+            memcpy(out, reason, r->reason_bytes);
+        if (r->progress_bytes)
+            memcpy(out + r->reason_bytes, pawl_payload_at(&core->payload, progress),
+                   r->progress_bytes);
     }
-    pawl_core_back_apply(core, &r, reason, q, n);
+    pawl_core_back_apply(core, r, reason, progress, q, n);
     return lsn;
+}
+
+uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t n, enum pawl_back_cause cause,
+                              const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
+                              uint32_t reason_bytes)
+{
+    struct pawl_back_rec r = { .cause = (uint8_t)cause, .reason_bytes = (uint8_t)reason_bytes };
+    if (op)
+        r.op = *op;
+    return give_back(core, n, &r, delay, reason, 0);
+}
+
+uint64_t pawl_core_lease_defer(struct pawl_core *core, uint32_t n, const struct pawl_op_rec *op,
+                               uint64_t delay, bool key_free, uint32_t progress,
+                               uint32_t progress_bytes)
+{
+    struct pawl_back_rec r = { .op = *op,
+                               .cause = PAWL_BACK_DEFERRED,
+                               .flags = key_free ? PAWL_RECORD_KEY_FREE : 0,
+                               .progress_bytes = (uint16_t)progress_bytes };
+    return give_back(core, n, &r, delay, NULL, progress);
 }
 
 void pawl_core_lease_timer(struct pawl_core *core, uint32_t n)

@@ -33,6 +33,8 @@ uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
         return PAWL_END_ROOM;
     /* The reason is counted at its largest only while there can be one. */
     uint64_t reason = m->nacked || m->dead_reason ? PAWL_REASON_BYTES_MAX : 0;
+    if (m->lease)
+        reason += pawl_core_lease_at(core, m->lease)->progress_bytes;
     uint64_t bytes = sizeof(struct pawl_message_rec) + PAWL_RECORD_HEAD + reason +
                      pawl_core_message_payload_bytes(m);
     /* Its end must not need more than its life: then the key has a fact of its own. */

@@ -159,7 +159,7 @@ void pawl_core_order_enter(struct pawl_core *core, struct pawl_core_queue *q, ui
         return;
     }
     struct pawl_core_lease *l = m->lease ? pawl_core_lease_at(core, m->lease) : NULL;
-    bool retry = m->state == PAWL_STATE_SCHEDULED;
+    bool retry = l && m->state == PAWL_STATE_SCHEDULED && !(l->flags & PAWL_LEASE_KEY_FREE);
 #ifdef PAWL_BUG_ORDER_FREE_IN_BACKOFF
     retry = false;
 #endif

@@ -76,8 +76,9 @@ static bool message_fits(const struct pawl_record_view *v)
            live(r->state) && r->lane < PAWL_LANES_MAX && r->kind <= PAWL_LEASE_DETACHED &&
            r->dead_reason <= PAWL_DEAD_REJECTED &&
            (r->state != PAWL_STATE_LEASED || (r->leased && r->grant != 0)) &&
-           v->rest_bytes ==
-               pawl_record_message_payload(r) + r->reason_bytes + pawl_record_message_tail(r);
+           r->progress_bytes <= PAWL_PROGRESS_BYTES_MAX &&
+           v->rest_bytes == pawl_record_message_payload(r) + r->reason_bytes + r->progress_bytes +
+                                pawl_record_message_tail(r);
 }
 
 static bool state_fits(const struct pawl_record_view *v)
@@ -125,7 +126,8 @@ static bool fits(const struct pawl_record_view *v)
         return op_fits(&v->op) && live(v->back.state) && v->back.state != PAWL_STATE_LEASED &&
                v->back.cause < PAWL_BACK_CAUSES && v->back.dead_reason <= PAWL_DEAD_REJECTED &&
                (v->back.forward == 0 || v->back.state == PAWL_STATE_READY) &&
-               v->rest_bytes == v->back.reason_bytes;
+               v->back.progress_bytes <= PAWL_PROGRESS_BYTES_MAX &&
+               v->rest_bytes == (uint32_t)v->back.reason_bytes + v->back.progress_bytes;
     case PAWL_RECORD_END:
         return op_fits(&v->op) && terminal(v->end.state) && v->end.message != 0 &&
                v->end.priority < PAWL_PRIORITIES && v->rest_bytes == 0;

@@ -15,12 +15,13 @@
  *   SEND         64 [+ 8] + payload     a message
  *   GRANT        72 + 16 a message      leases given to one receive
  *   RENEW        56
- *   BACK         80 + reason            a lease ended and the message lives on: nack, release, ...
+ *   BACK         80 + reason + progress a lease ended and the message lives on: nack, release, ...
  *   END          72                     a message became terminal: ack, cancel, ...; also the fact
  *                                       of a tombstone
  *   RESTORE      40                     dead -> ready
  *   PURGE        48 + 8 a message
- *   MESSAGE      128 [+ 8] + payload + reason [+ 8]   fact: a message that is not terminal
+ *   MESSAGE      128 [+ 8] + payload + reason + progress [+ 8]
+ *                                       fact: a message that is not terminal
  *   KEY          56                     fact: the dedup key of a message that ended
  *   STATE        88 + key + value    fact, and decision of put, add, delete of a key of a table
  *   RESERVATION  128 + key           fact, and decision of reserve, post, void, expiry: with the
@@ -135,6 +136,7 @@ struct pawl_send_rec {
 #define PAWL_RECORD_COPY 4u      /* END: the fact of a tombstone, counted before */
 #define PAWL_RECORD_AMO 8u       /* END: at-most-once receive, a delivery too */
 #define PAWL_RECORD_STANDING 16u /* for a SUBSCRIBE, which this does not answer */
+#define PAWL_RECORD_KEY_FREE 64u /* deferred, and others of its ordering key need not wait */
 #define PAWL_RECORD_ORDERED 32u  /* in order with others of its key, or of its queue without one */
 
 struct pawl_granted_rec {
@@ -159,7 +161,7 @@ struct pawl_renew_rec {
     uint64_t grant;
 };
 
-/* Then: reason. */
+/* Then: reason, progress. */
 struct pawl_back_rec {
     struct pawl_op_rec op; /* extra: pid of who did it, 0 the broker */
     uint64_t queue, message;
@@ -172,8 +174,9 @@ struct pawl_back_rec {
     uint8_t dead_reason;
     uint8_t cause; /* enum pawl_back_cause */
     uint8_t reason_bytes;
-    uint8_t flags; /* ORDERED: in the forward queue */
-    uint8_t reserved[3];
+    uint8_t flags; /* ORDERED: in the forward queue; KEY_FREE */
+    uint8_t reserved;
+    uint16_t progress_bytes;
 };
 enum pawl_back_cause {
     PAWL_BACK_NACK,
@@ -213,8 +216,8 @@ struct pawl_purge_rec {
     /* u64 message[count] */
 };
 
-/* Then: payload as of a SEND, reason, [u64 queue that the key was sent to, if there is a key; 0:
- * that one is gone]. */
+/* Then: payload as of a SEND, reason, progress, [u64 queue that the key was sent to, if there is a
+ * key; 0: that one is gone]. */
 struct pawl_message_rec {
     uint64_t queue, id, place, sent_wall;
     uint64_t grant, random, due;
@@ -227,14 +230,16 @@ struct pawl_message_rec {
     uint8_t key_bytes, ordering_key_bytes;
     uint8_t state;
     uint8_t priority;
-    uint8_t flags; /* TTL, ORDERED */
+    uint8_t flags; /* TTL, ORDERED, KEY_FREE */
     uint8_t dead_reason;
     uint8_t kind;
     uint8_t reason_bytes;
     uint16_t acquired, expired, nacked;
     uint8_t crashed, deferred;
     uint8_t leased; /* random to hold_end, uid, pid are those of a lease, current or past */
-    uint8_t reserved[7];
+    uint8_t reserved;
+    uint16_t progress_bytes;
+    uint8_t reserved2[4];
 };
 
 /* A number of a table: available + reserved + posted = granted. */

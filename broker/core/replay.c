@@ -154,7 +154,11 @@ static int back(struct pawl_core *core, const struct pawl_record_view *v, uint64
     if (!q)
         return -1;
     pawl_core_window_apply(core, &v->op, PAWL_OK, 0, lsn, PAWL_WINDOW_SET);
-    pawl_core_back_apply(core, &v->back, v->rest, q, find_message(core, v->back.message));
+    uint32_t progress = 0;
+    if (v->back.progress_bytes &&
+        take_payload(core, v->rest + v->back.reason_bytes, v->back.progress_bytes, &progress) != 0)
+        return -1;
+    pawl_core_back_apply(core, &v->back, v->rest, progress, q, find_message(core, v->back.message));
     return 0;
 }
 
@@ -231,6 +235,13 @@ static int fact_lease(struct pawl_core *core, struct pawl_core_message *m, uint3
             return -1;
         l->reason = block;
         l->reason_bytes = r->reason_bytes;
+    }
+    if (r->flags & PAWL_RECORD_KEY_FREE)
+        l->flags |= PAWL_LEASE_KEY_FREE;
+    if (r->progress_bytes) {
+        if (take_payload(core, reason + r->reason_bytes, r->progress_bytes, &l->progress) != 0)
+            return -1;
+        l->progress_bytes = r->progress_bytes;
     }
     if (r->state == PAWL_STATE_LEASED && r->session) {
         struct pawl_core_session *s = pawl_core_session_make(core, r->session);

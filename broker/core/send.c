@@ -40,7 +40,8 @@ static int look(struct pawl_core_send *s)
     uint64_t most = s->queue->message_bytes_max;
     /* The fact of it is its largest record, and must fit too. */
     uint64_t other = sizeof(struct pawl_message_rec) + 24 + PAWL_REASON_BYTES_MAX +
-                     s->cmd->key_bytes + s->cmd->ordering_key_bytes + s->cmd->headers_bytes;
+                     PAWL_PROGRESS_BYTES_MAX + s->cmd->key_bytes + s->cmd->ordering_key_bytes +
+                     s->cmd->headers_bytes;
     uint64_t record = core->options.record_bytes_max;
     if (record && pawl_core_queue_logged(s->queue))
         most = pawl_min_u64(most, record > other ? record - other : 0);

@@ -214,6 +214,39 @@ static uint64_t renew(const struct pawl_core_settle *s)
     return lsn;
 }
 
+/* The one copy of a blob, out of memory that the client may be changing. */
+static int take_blob(struct pawl_core_settle *s)
+{
+    struct pawl_core *core = s->take->core;
+    uint32_t bytes = s->cmd->text_bytes;
+    if (bytes == 0)
+        return PAWL_OK;
+    pawl_core_memory_open(core);
+    s->blob = pawl_payload_take(&core->payload, bytes);
+    pawl_core_memory_close(core);
+    if (s->blob == 0) {
+        s->value = PAWL_LIMIT_MEMORY;
+        return PAWL_E_FULL;
+    }
+    s->blob_bytes = bytes;
+    memcpy(pawl_payload_at(&core->payload, s->blob), s->take->variable, bytes);
+    return PAWL_OK;
+}
+
+void pawl_core_settle_undo(struct pawl_core_settle *s)
+{
+    if (s->blob)
+        pawl_payload_give(&s->take->core->payload, s->blob, s->blob_bytes);
+    s->blob = s->blob_bytes = 0;
+}
+
+static uint64_t defer(const struct pawl_core_settle *s)
+{
+    struct pawl_op_rec op = operation(s);
+    return pawl_core_lease_defer(s->take->core, s->n, &op, s->cmd->time_ns,
+                                 s->cmd->flags & PAWL_DEFER_FREE_KEY, s->blob, s->blob_bytes);
+}
+
 static uint64_t back(const struct pawl_core_settle *s, enum pawl_back_cause cause)
 {
     struct pawl_op_rec op = operation(s);
@@ -247,16 +280,20 @@ int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *s)
     s->message = NULL;
     s->queue = NULL;
     s->value = 0;
-    s->reason_bytes = 0;
+    s->reason_bytes = s->blob = s->blob_bytes = 0;
     bool ladder = t->type == PAWL_CMD_NACK && s->cmd->time_ns == PAWL_DELAY_LADDER;
     bool delays = t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_DEFER;
     if (delays && !ladder && s->cmd->time_ns > PAWL_DELAY_NS_MAX)
+        return PAWL_E_INVALID;
+    if (t->type == PAWL_CMD_DEFER && (s->cmd->flags & ~PAWL_DEFER_FREE_KEY))
         return PAWL_E_INVALID;
     int result = judge(s);
     if (t->type == PAWL_CMD_ACK)
         return ack_allowed(s, result);
     if (result == PAWL_OK && t->type == PAWL_CMD_RENEW)
         return renew_allowed(s);
+    if (result == PAWL_OK && t->type == PAWL_CMD_DEFER)
+        return take_blob(s);
     if (result == PAWL_OK && (t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_REJECT)) {
         s->reason_bytes = s->cmd->text_bytes;
         if (s->reason_bytes)
@@ -273,7 +310,7 @@ uint32_t pawl_core_settle_bytes(const struct pawl_core_settle *s)
         return sizeof(struct pawl_end_rec);
     if (s->take->type == PAWL_CMD_RENEW)
         return sizeof(struct pawl_renew_rec);
-    return (uint32_t)sizeof(struct pawl_back_rec) + s->reason_bytes;
+    return (uint32_t)sizeof(struct pawl_back_rec) + s->reason_bytes + s->blob_bytes;
 }
 
 uint64_t pawl_core_settle_commit(struct pawl_core_settle *s)
@@ -291,7 +328,7 @@ uint64_t pawl_core_settle_commit(struct pawl_core_settle *s)
     case PAWL_CMD_REJECT:
         return back(s, PAWL_BACK_REJECTED);
     case PAWL_CMD_DEFER:
-        return back(s, PAWL_BACK_DEFERRED);
+        return defer(s);
     default:
         return renew(s);
     }

@@ -149,10 +149,13 @@ static int check_settle(struct txn *x, struct step *s, uint32_t *bytes)
 {
     int result = pawl_core_settle_check(&s->take, &s->settle);
     x->found = s->settle.value;
-    if (result == PAWL_OK)
-        result = claim(x, s->settle.n);
+    if (result != PAWL_OK)
+        return result;
+    result = claim(x, s->settle.n);
     if (result == PAWL_OK)
         *bytes = pawl_core_settle_bytes(&s->settle);
+    else
+        pawl_core_settle_undo(&s->settle);
     return result;
 }
 
@@ -262,6 +265,8 @@ static void undo(struct txn *x)
             pawl_core_send_undo(&s->send);
         else if (of_table(s))
             pawl_core_state_undo(x->take->core, &s->state);
+        else if (s->take.type >= PAWL_CMD_ACK && s->take.type <= PAWL_CMD_DEFER)
+            pawl_core_settle_undo(&s->settle);
     }
 }
 

@@ -25,7 +25,8 @@ static uint64_t digest_message(const struct pawl_core *core, const struct pawl_c
     uint32_t skip = pawl_core_message_own_bytes(m);
     uint32_t bytes = pawl_core_message_payload_bytes(m);
     const uint8_t *payload = bytes ? pawl_payload_at(&core->payload, m->payload) : NULL;
-    uint64_t random = 0, hold_end = 0, lease_ns = 0, holder = 0, seq = 0;
+    uint64_t random = 0, hold_end = 0, lease_ns = 0, holder = 0, seq = 0, progress = 0;
+    bool key_free = false;
     if (m->lease) {
         const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
         random = l->random;
@@ -33,6 +34,10 @@ static uint64_t digest_message(const struct pawl_core *core, const struct pawl_c
         lease_ns = l->lease_ns;
         holder = (uint64_t)l->uid << 32 | (uint32_t)l->pid;
         seq = state == PAWL_STATE_LEASED ? l->seq : 0;
+        key_free = state == PAWL_STATE_SCHEDULED && (l->flags & PAWL_LEASE_KEY_FREE);
+        if (l->progress)
+            progress =
+                pawl_hash64(pawl_payload_at(&core->payload, l->progress), l->progress_bytes, 1);
     }
     const uint64_t words[] = { m->id,
                                q->id,
@@ -47,6 +52,8 @@ static uint64_t digest_message(const struct pawl_core *core, const struct pawl_c
                                lease_ns,
                                holder,
                                seq,
+                               progress,
+                               key_free,
                                m->acquired,
                                m->expired,
                                m->nacked,

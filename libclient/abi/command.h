@@ -113,8 +113,8 @@ struct pawl_cmd_settle {
     struct pawl_cmd head;
     uint64_t message, grant, random;
     uint64_t time_ns;    /* NACK and DEFER: delay (UINT64_MAX: ladder); RENEW: lease */
-    uint32_t flags;      /* PAWL_ACK_... */
-    uint32_t text_bytes; /* NACK, REJECT: reason, 0..255 */
+    uint32_t flags;      /* ACK: PAWL_ACK_...; DEFER: PAWL_DEFER_... */
+    uint32_t text_bytes; /* NACK, REJECT: reason, 0..255; DEFER: progress, 0..4,096 */
 };
 
 struct pawl_cmd_message {
@@ -326,9 +326,9 @@ struct pawl_comp_data {
 };
 #define PAWL_DATA_BYTES_MAX 16384u /* of one answer: bounds the room a command reserves */
 
-/* A granted message. Followed without gaps by key, ordering key, headers, body. seq: of the RECEIVE
- * or SUBSCRIBE that it belongs to. A RECEIVE ends with an ANSWER behind its deliveries whose value
- * is their number (OK), or OK_EMPTY. */
+/* A granted message. Followed without gaps by key, ordering key, headers, body, progress. seq: of
+ * the RECEIVE or SUBSCRIBE that it belongs to. A RECEIVE ends with an ANSWER behind its deliveries
+ * whose value is their number (OK), or OK_EMPTY. */
 struct pawl_comp_delivery {
     uint32_t bytes;
     uint16_t type;
@@ -344,7 +344,8 @@ struct pawl_comp_delivery {
     uint16_t headers_bytes;
     uint8_t key_bytes, ordering_key_bytes;
     uint8_t mode; /* enum pawl_mode of the queue */
-    uint8_t reserved[3];
+    uint8_t reserved;
+    uint16_t progress_bytes;
 };
 
 _Static_assert(sizeof(struct pawl_cmd) == 32, "layout");

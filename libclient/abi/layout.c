@@ -243,6 +243,7 @@ static const uint64_t facts[] = {
     F(pawl_comp_delivery, headers_bytes),
     F(pawl_comp_delivery, key_bytes),
     F(pawl_comp_delivery, ordering_key_bytes),
+    F(pawl_comp_delivery, progress_bytes),
     F(pawl_comp_delivery, mode),
 
     S(pawl_attach_hello),

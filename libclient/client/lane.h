@@ -276,8 +276,8 @@ int pawl_send_plan(struct pawl *lane, struct pawl_send_plan *plan, const void *b
 void pawl_send_fill(struct pawl_cmd_send *c, const struct pawl_send_plan *plan, uint64_t queue,
                     const void *body);
 /* settle.c */
-int pawl_settle_arguments(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
-                          size_t reason_bytes);
+int pawl_settle_arguments(struct pawl *lane, uint16_t type, const struct pawl_token *token,
+                          uint32_t flags, const void *text, size_t text_bytes);
 uint32_t pawl_settle_bytes(size_t text_bytes);
 void pawl_settle_fill(struct pawl_cmd_settle *c, const struct pawl_token *token, uint64_t time_ns,
                       uint32_t flags, const char *text, size_t text_bytes);

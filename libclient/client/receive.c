@@ -77,6 +77,8 @@ static void fill(struct pawl *lane, const struct pawl_entry *e, const struct paw
     m->expired = d->expired;
     m->nacked = d->nacked;
     m->lease_kind = d->lease_kind;
+    m->progress = d->progress_bytes ? p + d->headers_bytes + d->body_bytes : NULL;
+    m->progress_bytes = d->progress_bytes;
 }
 
 static struct pawl_entry *unlink_first(struct pawl *lane, struct pawl_line *line)
@@ -99,7 +101,7 @@ static int hand_out(struct pawl *lane, struct pawl_line *line, uint64_t now,
         struct pawl_entry *e = unlink_first(lane, line);
         memcpy(&d, e->record, sizeof d);
         uint64_t need = (uint64_t)sizeof d + d.key_bytes + d.ordering_key_bytes + d.headers_bytes +
-                        d.body_bytes;
+                        d.body_bytes + d.progress_bytes;
         if (need > e->bytes)
             return pawl_lane_breach(lane, "the parts of a delivery are longer than its record");
 #ifndef PAWL_BUG_HANDS_OUT_ENDED

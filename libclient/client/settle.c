@@ -43,32 +43,45 @@ static int submit(struct pawl *lane, uint16_t type, const struct pawl_token *tok
     return PAWL_OK;
 }
 
+/* What each type may bring along. */
+static const struct {
+    uint32_t flags, text_bytes_max;
+    const char *text;
+} kinds[] = {
+    [PAWL_CMD_ACK] = { ACK_FLAGS, 0, "" },
+    [PAWL_CMD_NACK] = { 0, PAWL_REASON_BYTES_MAX, "a reason has at most 255 bytes" },
+    [PAWL_CMD_REJECT] = { 0, PAWL_REASON_BYTES_MAX, "a reason has at most 255 bytes" },
+    [PAWL_CMD_DEFER] = { PAWL_DEFER_FREE_KEY, PAWL_PROGRESS_BYTES_MAX,
+                         "progress has at most 4096 bytes" },
+    [PAWL_CMD_RENEW] = { 0, 0, "" },
+};
+
 /* What is wrong with the arguments, or OK. */
-int pawl_settle_arguments(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
-                          size_t reason_bytes)
+int pawl_settle_arguments(struct pawl *lane, uint16_t type, const struct pawl_token *token,
+                          uint32_t flags, const void *text, size_t text_bytes)
 {
     if (!token)
         return pawl_call_refuse(lane, PAWL_E_INVALID, "token is NULL");
-    if (flags & ~ACK_FLAGS)
+    if (flags & ~kinds[type].flags)
         return pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit");
-    if (reason_bytes > PAWL_REASON_BYTES_MAX)
-        return pawl_call_refuse(lane, PAWL_E_INVALID, "a reason has at most %u bytes",
-                                PAWL_REASON_BYTES_MAX);
+    if (!text && text_bytes)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "the bytes are NULL");
+    if (text_bytes > kinds[type].text_bytes_max)
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "%s", kinds[type].text);
     return PAWL_OK;
 }
 
 static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *token,
-                  uint64_t time_ns, uint32_t flags, const char *reason)
+                  uint64_t time_ns, uint32_t flags, const void *text, size_t text_bytes)
 {
-    size_t reason_bytes = reason ? strlen(reason) : 0;
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    rc = pawl_settle_arguments(lane, token, flags, reason_bytes);
+    rc = pawl_settle_arguments(lane, type, token, flags, text, text_bytes);
     if (rc == PAWL_OK) {
         uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
         pawl_op_single(lane);
-        rc = submit(lane, type, token, time_ns, flags, reason, reason_bytes, PAWL_OP_PLAIN, until);
+        rc = submit(lane, type, token, time_ns, flags, text, text_bytes, PAWL_OP_PLAIN, until);
         if (rc == PAWL_OK)
             rc = pawl_op_result(lane, until, NULL);
     }
@@ -78,7 +91,7 @@ static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *tok
 
 int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags)
 {
-    return settle(lane, PAWL_CMD_ACK, token, 0, flags, NULL);
+    return settle(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0);
 }
 
 int pawl_nack(struct pawl *lane, const struct pawl_token *token, uint64_t delay_ns,
@@ -86,31 +99,35 @@ int pawl_nack(struct pawl *lane, const struct pawl_token *token, uint64_t delay_
 {
     if (delay_ns != PAWL_DELAY_LADDER && delay_ns > PAWL_DELAY_NS_MAX)
         return pawl_call_invalid(lane, "delay_ns is at most 10 years");
-    return settle(lane, PAWL_CMD_NACK, token, delay_ns, 0, reason);
+    return settle(lane, PAWL_CMD_NACK, token, delay_ns, 0, reason, reason ? strlen(reason) : 0);
 }
 
 int pawl_release(struct pawl *lane, const struct pawl_token *token)
 {
-    return settle(lane, PAWL_CMD_RELEASE, token, 0, 0, NULL);
+    return settle(lane, PAWL_CMD_RELEASE, token, 0, 0, NULL, 0);
 }
 
 int pawl_reject(struct pawl *lane, const struct pawl_token *token, const char *reason)
 {
-    return settle(lane, PAWL_CMD_REJECT, token, 0, 0, reason);
+    return settle(lane, PAWL_CMD_REJECT, token, 0, 0, reason, reason ? strlen(reason) : 0);
 }
 
-int pawl_defer(struct pawl *lane, const struct pawl_token *token, uint64_t delay_ns)
+int pawl_defer(struct pawl *lane, const struct pawl_token *token, uint64_t delay_ns,
+               const struct pawl_defer_options *options)
 {
+    struct pawl_defer_options o = PAWL_DEFER_OPTIONS_INIT;
+    if (options && !pawl_options_copy(&o, options, sizeof o))
+        return pawl_call_invalid(lane, "size of the options is none");
     if (delay_ns > PAWL_DELAY_NS_MAX)
         return pawl_call_invalid(lane, "delay_ns is at most 10 years");
-    return settle(lane, PAWL_CMD_DEFER, token, delay_ns, 0, NULL);
+    return settle(lane, PAWL_CMD_DEFER, token, delay_ns, o.flags, o.progress, o.progress_bytes);
 }
 
 int pawl_renew(struct pawl *lane, const struct pawl_token *token, uint64_t lease_ns)
 {
     if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX)
         return pawl_call_invalid(lane, "a lease is 1 ms to 12 h");
-    return settle(lane, PAWL_CMD_RENEW, token, lease_ns, 0, NULL);
+    return settle(lane, PAWL_CMD_RENEW, token, lease_ns, 0, NULL, 0);
 }
 
 int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t n, uint32_t flags,

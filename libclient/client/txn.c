@@ -214,7 +214,7 @@ static int settle(struct pawl_txn *txn, uint16_t type, const struct pawl_token *
                   uint64_t time_ns, uint32_t flags, const char *reason)
 {
     size_t reason_bytes = reason ? strlen(reason) : 0;
-    int rc = pawl_settle_arguments(txn->lane, token, flags, reason_bytes);
+    int rc = pawl_settle_arguments(txn->lane, type, token, flags, reason, reason_bytes);
     if (rc == PAWL_OK && time_ns != PAWL_DELAY_LADDER && time_ns > PAWL_DELAY_NS_MAX)
         rc = pawl_call_refuse(txn->lane, PAWL_E_INVALID, "delay_ns is at most 10 years");
     struct pawl_cmd_settle *c =

@@ -60,6 +60,7 @@ extern "C" {
 #define PAWL_RETRY_STEPS_MAX 64u
 #define PAWL_REASON_BYTES_MAX 255u
 #define PAWL_RESULT_BYTES_MAX 4096u
+#define PAWL_PROGRESS_BYTES_MAX 4096u
 #define PAWL_STATE_BYTES_MAX 65536u /* the value of one key of a table */
 #define PAWL_STATE_PAGE_MAX 1024u   /* keys of one scan */
 
@@ -388,6 +389,9 @@ struct pawl_message {
     uint32_t acquired, failed, crashed, expired,
         nacked; /* attempts so far; acquired counts this one */
     uint32_t lease_kind;
+    uint32_t progress_bytes;
+    const void *progress; /* what its last pawl_defer() with progress left; NULL: nothing, or at
+                             most once. Valid as body */
 };
 
 /* Up to one message; OK, or OK_EMPTY after wait_ns. With opened prefetch the next message is often
@@ -431,10 +435,22 @@ PAWL_API PAWL_CHECK int pawl_release(struct pawl *lane, const struct pawl_token 
 /* Dead at once, with a reason. */
 PAWL_API PAWL_CHECK int pawl_reject(struct pawl *lane, const struct pawl_token *token,
                                     const char *reason);
-/* End of the lease and scheduled again after delay_ns under the same id, as one record; not counted
- * as failed. The old token still acks with PAWL_ACK_IF_UNCLAIMED until another has the message. */
+struct pawl_defer_options {
+    size_t size;
+    const void *progress;    /* for whoever receives the message next; NULL: what it has stays */
+    uint32_t progress_bytes; /* 0..4,096 */
+    uint32_t flags;          /* PAWL_DEFER_... */
+};
+#define PAWL_DEFER_OPTIONS_INIT                   \
+    {                                             \
+        .size = sizeof(struct pawl_defer_options) \
+    }
+#define PAWL_DEFER_FREE_KEY 1u /* others of its ordering key need not wait for it */
+/* End of the lease and scheduled again after delay_ns (0..10 y) under the same id, as one record;
+ * not counted as failed. The old token still acks with PAWL_ACK_IF_UNCLAIMED until another has the
+ * message. E_FULL: no memory for the progress; without it there is always room. */
 PAWL_API PAWL_CHECK int pawl_defer(struct pawl *lane, const struct pawl_token *token,
-                                   uint64_t delay_ns);
+                                   uint64_t delay_ns, const struct pawl_defer_options *options);
 /* New end = now + lease_ns (may shorten). E_LEASE_LOST, E_HOLD_CAP. */
 PAWL_API PAWL_CHECK int pawl_renew(struct pawl *lane, const struct pawl_token *token,
                                    uint64_t lease_ns);

@@ -37,5 +37,15 @@ expect 3 '' pawl receive row
 expect 0 . pawl ack "$first"
 expect 0 '^2$' pawl receive row --ack
 
+say "progress of a deferred message"
+expect 0 'created' pawl create work
+expect 0 . pawl send work job
+first=$(token work)
+expect 0 'deferred' pawl defer "$first" --delay 0s --progress 'page 7'
+broker_kill
+broker_start
+expect 0 '"progress":"page 7"' pawl --json receive work --ack
+expect 3 '' pawl receive work
+
 broker_stop
 finish

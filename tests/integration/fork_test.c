@@ -53,7 +53,7 @@ static int child(void *arg)
         pawl_nack(lane, &token, 0, "no"),
         pawl_release(lane, &token),
         pawl_reject(lane, &token, "no"),
-        pawl_defer(lane, &token, 0),
+        pawl_defer(lane, &token, 0, NULL),
         pawl_renew(lane, &token, PAWL_NS_S),
         pawl_query_scan(lane, queue, 0, ~0u, &record, 1),
         pawl_query_one(lane, queue, 1, &record),

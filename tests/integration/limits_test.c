@@ -285,7 +285,7 @@ static void states_of_a_message(void)
 
     /* Deferred: the old token still acks while nobody else has had it, and only when it says so. */
     harness_check_rc(pawl_receive(lane, "states", NULL, &m), PAWL_OK);
-    harness_check_rc(pawl_defer(lane, &m.token, 3600 * PAWL_NS_S), PAWL_OK);
+    harness_check_rc(pawl_defer(lane, &m.token, 3600 * PAWL_NS_S, NULL), PAWL_OK);
     harness_check_rc(pawl_ack(lane, &m.token, 0), PAWL_E_LEASE_LOST);
     harness_check_rc(pawl_ack(lane, &m.token, PAWL_ACK_IF_UNCLAIMED), PAWL_OK);
     harness_check_rc(pawl_ack(lane, &m.token, PAWL_ACK_IF_UNCLAIMED), PAWL_E_ALREADY_ACKED);

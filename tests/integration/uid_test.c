@@ -121,7 +121,7 @@ static int bob_tries(struct job *j)
     harness_check_rc(pawl_nack(lane, &j->token, 0, ""), PAWL_E_NOT_FOUND);
     harness_check_rc(pawl_reject(lane, &j->token, ""), PAWL_E_NOT_FOUND);
     harness_check_rc(pawl_renew(lane, &j->token, PAWL_NS_S), PAWL_E_NOT_FOUND);
-    harness_check_rc(pawl_defer(lane, &j->token, 0), PAWL_E_NOT_FOUND);
+    harness_check_rc(pawl_defer(lane, &j->token, 0, NULL), PAWL_E_NOT_FOUND);
     /* All rights on messages are no right to administer. */
     struct pawl_queue_options q = PAWL_QUEUE_OPTIONS_INIT;
     q.perm = 0777;

@@ -473,6 +473,9 @@ struct core_delivery core_delivered(struct core_client *c)
         uint32_t bytes = r.d.body_bytes < 255 ? r.d.body_bytes : 255;
         CHECK(before + bytes <= r.d.bytes);
         memcpy(r.body, e->bytes + before, bytes);
+        CHECK(before + r.d.body_bytes + r.d.progress_bytes <= r.d.bytes);
+        memcpy(r.progress, e->bytes + before + r.d.body_bytes,
+               r.d.progress_bytes < 63 ? r.d.progress_bytes : 63);
     }
     return r;
 }
@@ -523,10 +526,10 @@ struct core_answer core_settle(struct core_client *c, uint16_t type, const struc
         .time_ns = time_ns,
         .flags = flags,
     };
-    char text[PAWL_REASON_BYTES_MAX + 9] = { 0 };
+    char text[PAWL_PROGRESS_BYTES_MAX + 64] = { 0 };
     if (reason) {
         m.text_bytes = (uint32_t)strlen(reason);
-        CHECK(m.text_bytes <= PAWL_REASON_BYTES_MAX);
+        CHECK(m.text_bytes + 8 < sizeof text);
         memcpy(text, reason, m.text_bytes);
     }
     return core_call(c, &m, sizeof m, text, (uint32_t)pawl_align_up(m.text_bytes, 8));

@@ -134,6 +134,7 @@ struct core_delivery {
     bool there;
     struct pawl_comp_delivery d;
     char body[256];
+    char progress[64]; /* its beginning */
 };
 struct core_delivery core_delivered(struct core_client *c);
 /* A RECEIVE of one message that does not wait. */

@@ -220,7 +220,7 @@ static bool consumer_other(struct pawl *lane, const struct pawl_message *m, stru
         rc = pawl_release(lane, &m->token);
         break;
     case 2:
-        rc = pawl_defer(lane, &m->token, pawl_prng_below(prng, 20) * PAWL_NS_MS);
+        rc = pawl_defer(lane, &m->token, pawl_prng_below(prng, 20) * PAWL_NS_MS, NULL);
         break;
     default:
         return false;

@@ -239,7 +239,7 @@ static int open_once(struct sim *w, struct pawl_log_info *info)
                  .max_bytes = o->max_log_bytes,
                  .block_bytes = o->block_bytes,
                  .in_flight_max = o->in_flight,
-                 .record_bytes_max = o->body_max + 1024,
+                 .record_bytes_max = o->body_max + 10240,
                  .boot_ns = sim_boot(w),
                  .wall_ns = sim_wall(w) },
         .core = { .memory_bytes = o->memory_bytes,

@@ -191,6 +191,37 @@ static void without_a_key_an_ordered_queue_is_one_row(void **state)
     end(w);
 }
 
+static void a_deferred_one_holds_its_key_unless_it_lets_go(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    (void)send(w, "k", "1");
+    (void)send(w, "k", "2");
+    struct core_delivery d = expect(w, "1");
+    assert_int_equal(core_settle(&w->a, PAWL_CMD_DEFER, &d, PAWL_NS_S, 2, NULL).result,
+                     PAWL_E_INVALID);
+    assert_int_equal(core_settle(&w->a, PAWL_CMD_DEFER, &d, PAWL_NS_S, 0, "half").result, PAWL_OK);
+    expect_none(w);
+    core_pass(&w->s, PAWL_NS_S + 2 * PAWL_NS_MS);
+    core_turn(&w->s);
+    d = expect(w, "1");
+    assert_string_equal(d.progress, "half");
+    assert_int_equal(
+        core_settle(&w->a, PAWL_CMD_DEFER, &d, 5 * PAWL_NS_S, PAWL_DEFER_FREE_KEY, NULL).result,
+        PAWL_OK);
+    core_copy_all(&w->s);
+    core_restart(&w->s, true);
+    assert_int_equal(core_client_resume(&w->a, UINT64_MAX, UINT64_MAX), PAWL_OK);
+    d = expect(w, "2");
+    core_pass(&w->s, 5 * PAWL_NS_S + 2 * PAWL_NS_MS);
+    core_turn(&w->s); /* the first is due and waits for the second */
+    expect_none(w);
+    assert_int_equal(core_ack(&w->a, &d).result, PAWL_OK);
+    d = expect(w, "1");
+    assert_string_equal(d.progress, "half");
+    end(w);
+}
+
 static void a_waiter_gets_the_next_one_as_soon_as_the_key_is_free(void **state)
 {
     (void)state;
@@ -365,8 +396,11 @@ static void step(struct world *w, struct row *r, struct pawl_prng *prng)
                               NULL);
         break;
     case 10:
-        if (d->there)
+        if (d->there && pawl_prng_below(prng, 2))
             (void)core_settle(&w->a, PAWL_CMD_RELEASE, d, 0, 0, NULL);
+        else if (d->there)
+            (void)core_settle(&w->a, PAWL_CMD_DEFER, d, PAWL_NS_S * pawl_prng_below(prng, 3), 0,
+                              "so far");
         break;
     case 11:
         if (d->there)
@@ -420,6 +454,7 @@ int main(void)
         cmocka_unit_test(dead_cancelled_released_and_expired_let_the_next_one_go),
         cmocka_unit_test(a_delayed_one_holds_nothing_and_gets_its_place_when_due),
         cmocka_unit_test(without_a_key_an_ordered_queue_is_one_row),
+        cmocka_unit_test(a_deferred_one_holds_its_key_unless_it_lets_go),
         cmocka_unit_test(a_waiter_gets_the_next_one_as_soon_as_the_key_is_free),
         cmocka_unit_test(at_most_once_takes_one_after_the_other),
         cmocka_unit_test(a_purge_takes_those_that_wait_for_their_key),
