@@ -38,10 +38,21 @@ static void make_base(void)
     (void)core_create(&a, "other", PAWL_RELAXED);
     const struct core_send_options o = { .ttl_ns = PAWL_NS_S, .delay_ns = 1000 };
     (void)core_send_with(&a, q, "with times", &o);
+    struct core_send_options keyed = { .priority = 7, .key = "done" };
+    (void)core_send_with(&a, q, "of a key", &keyed);
+    struct core_delivery d = core_receive(&b, q);
+    (void)core_ack(&b, &d);
+    keyed.key = "lives";
+    keyed.ttl_ns = PAWL_NS_S;
+    (void)core_send_with(&a, q, "of a key", &keyed);
     for (uint32_t i = 0; i < 6; i++)
         (void)core_send(&a, q, "plain");
     core_copy_all(&base); /* facts of these; the rest is what happened to them */
-    struct core_delivery d = core_receive(&b, q);
+    keyed.key = "ends";
+    (void)core_send_with(&a, q, "of a key", &keyed);
+    d = core_receive(&b, q);
+    (void)core_ack(&b, &d);
+    d = core_receive(&b, q);
     (void)core_settle(&b, PAWL_CMD_RENEW, &d, PAWL_NS_S, 0, NULL);
     (void)core_settle(&b, PAWL_CMD_REJECT, &d, 0, 0, "no");
     (void)core_by_id(&b, PAWL_CMD_RESTORE, q, d.d.message, 0);
@@ -166,7 +177,7 @@ int main(int argc, char **argv)
     printf("%llu records taken, of types %llx, %llu inputs refused, %llu started\n",
            (unsigned long long)reached.taken, (unsigned long long)reached.types,
            (unsigned long long)reached.refused, (unsigned long long)reached.started);
-    if (argc == 1 && (reached.types != 0x1ffe || reached.refused == 0 || reached.started == 0))
+    if (argc == 1 && ((reached.types & 0x9ffe) != 0x9ffe || reached.refused == 0 || reached.started == 0))
         rc = 1;
     return rc;
 }
