@@ -54,6 +54,7 @@ enum sim_fault {
     SIM_DEATH,       /* a client dies */
     SIM_CLOSE,       /* a client ends its session */
     SIM_LANE_CLOSE,  /* a client closes one lane */
+    SIM_RESIZE,      /* a client asks for larger rings of a lane that it has */
     SIM_DETACH,      /* the socket is lost, the client comes back */
     SIM_GRACE,       /* ... and does not come back in time */
     SIM_LAZY,        /* a client does not read its completions for a while */
@@ -360,6 +361,7 @@ void sim_client_attach(struct sim *w, struct sim_client *client);
 void sim_client_end(struct sim *w, struct sim_client *client, enum pawl_core_end why);
 /* The socket is gone (broker lives), or the broker is. */
 void sim_client_detach(struct sim *w, struct sim_client *client, bool for_long);
+void sim_client_resize_lane(struct sim *w, struct sim_client *client, struct sim_lane *lane);
 void sim_client_close_lane(struct sim *w, struct sim_client *client, struct sim_lane *lane);
 void sim_client_broker_gone(struct sim *w, struct sim_client *client);
 void sim_client_destroy(struct sim *w, struct sim_client *client);

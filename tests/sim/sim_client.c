@@ -660,18 +660,22 @@ void sim_client_attach(struct sim *w, struct sim_client *client)
     sim_model_wrote(w);
 }
 
+static void lane_detached(struct sim_lane *lane)
+{
+    lane->core = NULL;
+    lane->starved = false;
+    sim_lane_lose_ring(lane);
+    if (lane->receive != NULL && lane->receive->state == SIM_OP_CLOSED)
+        lane->receive = NULL; /* a standing one ends with its attachment */
+}
+
 /* What the client's library does when its broker or its socket is gone: it may still read what is
  * in its rings, then waits. */
 static void lanes_detached(struct sim *w, struct sim_client *client)
 {
     sim_client_read(w, client, sim_one_in(w, 2));
-    for (uint32_t i = 0; i < client->lane_count; i++) {
-        struct sim_lane *lane = client->lanes[i];
-        lane->core = NULL;
-        sim_lane_lose_ring(lane);
-        if (lane->receive != NULL && lane->receive->state == SIM_OP_CLOSED)
-            lane->receive = NULL; /* a standing one ends with its attachment */
-    }
+    for (uint32_t i = 0; i < client->lane_count; i++)
+        lane_detached(client->lanes[i]);
     client->core = NULL;
     client->detached_at = w->now.time;
 }
@@ -701,6 +705,20 @@ void sim_client_detach(struct sim *w, struct sim_client *client, bool for_long)
     if (for_long)
         client->back_at = pawl_io_sim_now(w->io) + 2 * w->options.grace_ns;
     sim_note(w, "detach client %u", client->number);
+}
+
+/* What the old rings still hold is lost with them, read or not, and the same lane goes on. */
+void sim_client_resize_lane(struct sim *w, struct sim_client *client, struct sim_lane *lane)
+{
+    for (uint64_t left = sim_one_in(w, 2) ? UINT64_MAX : sim_below(w, 16); left > 0; left--)
+        if (!sim_lane_read(w, lane))
+            break;
+    sim_model_lane_gone(w, lane);
+    lane_detached(lane);
+    lane->comp_bytes = (uint32_t)pawl_min_u64(2ull * lane->comp_bytes, 1u << 20);
+    sim_note(w, "resize lane %u of client %u to %u", lane->uid, client->number, lane->comp_bytes);
+    sim_lane_open(w, lane);
+    sim_model_wrote(w);
 }
 
 void sim_client_close_lane(struct sim *w, struct sim_client *client, struct sim_lane *lane)

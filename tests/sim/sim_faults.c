@@ -22,6 +22,7 @@ const char *const sim_fault_names[SIM_FAULTS] = {
     [SIM_DEATH] = "death",
     [SIM_CLOSE] = "close",
     [SIM_LANE_CLOSE] = "lane-close",
+    [SIM_RESIZE] = "resize",
     [SIM_DETACH] = "detach",
     [SIM_GRACE] = "grace",
     [SIM_LAZY] = "lazy",
@@ -225,6 +226,13 @@ static void harm_clients(struct sim *w)
         if (!lane->closed) {
             sim_fault_happened(w, SIM_LANE_CLOSE);
             sim_client_close_lane(w, c, lane);
+        }
+    }
+    if (strikes(w, SIM_RESIZE) && (c = victim(w)) != NULL) {
+        struct sim_lane *lane = c->lanes[sim_below(w, c->lane_count)];
+        if (!lane->closed) {
+            sim_fault_happened(w, SIM_RESIZE);
+            sim_client_resize_lane(w, c, lane);
         }
     }
     if (strikes(w, SIM_DETACH) && (c = victim(w)) != NULL) {
