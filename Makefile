@@ -240,9 +240,9 @@ check-sim: need ## 20,000 seeds of the simulator
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_SIM)
 	@PAWL_SIM_SEEDS=20000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_SIM)
 
-check-crash: need ## 300 kills of brokers, 1,000 of clients, 20,000 crash images, every bit flipped
+check-crash: need ## 300 kills of brokers, 1,000 of clients, 20,000 crash images, every bit flipped, 100,000 retried operations
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_CRASH) $(PROGRAMS)
-	@PAWL_KILLS=300 PAWL_CLIENT_KILLS=1000 PAWL_CRASH_IMAGES=20000 PAWL_CRASH_FULL=1 TEST_TIMEOUT=7200 $(RUN) $(TESTS_CRASH)
+	@PAWL_KILLS=300 PAWL_CLIENT_KILLS=1000 PAWL_CRASH_IMAGES=20000 PAWL_CRASH_FULL=1 PAWL_COUNTER_SECONDS=60 PAWL_RETRIED=100000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_CRASH)
 
 FUZZ_SECONDS ?= 60
 check-fuzz: need ## each fuzz target for FUZZ_SECONDS (60) with libFuzzer

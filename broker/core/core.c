@@ -303,7 +303,7 @@ int pawl_core_dispatch(struct pawl_take *t)
  */
 static bool take_id(struct pawl_take *t)
 {
-    if (!pawl_core_identity_allowed(t->type) || t->variable_bytes < sizeof t->id)
+    if (!pawl_cmd_identifiable(t->type) || t->variable_bytes < sizeof t->id)
         return false;
     t->variable_bytes -= (uint32_t)sizeof t->id;
     memcpy(&t->id, t->variable + t->variable_bytes, sizeof t->id);

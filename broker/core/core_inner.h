@@ -477,8 +477,6 @@ static inline uint32_t pawl_core_group_part(uint32_t bytes)
 /* bytes: of all parts but the outcome. */
 void pawl_core_group_open(struct pawl_core *core, uint32_t bytes);
 void pawl_core_group_close(struct pawl_core *core, const struct pawl_outcome_rec *outcome);
-/* May a command of this type have an id of its caller? */
-bool pawl_core_identity_allowed(uint16_t type);
 int pawl_core_identity_take(struct pawl_take *t);
 void pawl_core_resolve_take(struct pawl_take *t);
 /* Writes an outcome, as the end of the open group if there is one, and applies it. id NULL: it only

@@ -66,12 +66,6 @@ static bool final(int result)
     }
 }
 
-bool pawl_core_identity_allowed(uint16_t type)
-{
-    return type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_RESTORE) ||
-           (type >= PAWL_CMD_QUEUE_CREATE && type <= PAWL_CMD_QUEUE_RESUME) || type == PAWL_CMD_TXN;
-}
-
 static void horizon_moved(struct pawl_core *core, uint64_t lsn)
 {
     core->horizon_said = core->ledger.horizon;

@@ -64,6 +64,14 @@ enum pawl_cmd_type {
     2u /* struct pawl_op_id is the end of the record: the caller's own id \
         */
 
+/* May a command of this type carry an id of its caller? Those that are one record of the log. */
+static inline int pawl_cmd_identifiable(uint16_t type)
+{
+    return type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_RESTORE) ||
+           (type >= PAWL_CMD_QUEUE_CREATE && type <= PAWL_CMD_QUEUE_RESUME) ||
+           type == PAWL_CMD_TXN || type == PAWL_CMD_STATE || type == PAWL_CMD_RESERVE;
+}
+
 struct pawl_cmd {
     uint32_t bytes; /* of the record, this included; multiple of 8 */
     uint16_t type;

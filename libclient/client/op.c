@@ -97,19 +97,12 @@ static int make_room(struct pawl *lane, uint32_t bytes, uint64_t until)
     return pawl_lane_wait(lane, no_room, bytes, until);
 }
 
-/* May it carry an id of the caller: is it one record of the log? */
-static bool may_be_identified(uint16_t type)
-{
-    return type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_RESTORE) ||
-           (type >= PAWL_CMD_QUEUE_CREATE && type <= PAWL_CMD_QUEUE_RESUME) || type == PAWL_CMD_TXN;
-}
-
 void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_op_kind kind,
                     uint64_t until, int *result)
 {
     bytes = (uint32_t)pawl_align_up(bytes, PAWL_RECORD_ALIGN);
     bool identified =
-        PAWL_UNLIKELY(lane->identified) && kind == PAWL_OP_PLAIN && may_be_identified(type);
+        PAWL_UNLIKELY(lane->identified) && kind == PAWL_OP_PLAIN && pawl_cmd_identifiable(type);
     if (identified)
         bytes += (uint32_t)sizeof lane->id;
     if (PAWL_UNLIKELY(!lane->attached || lane->next - lane->oldest >= lane->window ||
