@@ -165,6 +165,7 @@ void bench_memory(const struct bench *b);
 void bench_timers(const struct bench *b);
 void bench_death(const struct bench *b);
 void bench_idle(const struct bench *b);
+void bench_txn(const struct bench *b);
 
 /* device.c: the disk without a broker. Appends 4 KiB blocks to a zero-filled file with O_DIRECT and
  * O_DSYNC through io_uring, one in flight. */

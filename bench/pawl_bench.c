@@ -24,6 +24,7 @@ static const struct scenario scenarios[] = {
     { "path", "the broker's own code, without clients, wake-ups and shared lines", bench_path },
     { "durable", "one durable send at a time beside the bare device; 16 producers", bench_durable },
     { "throughput", "full lives (send, receive, ack) a second", bench_throughput },
+    { "txn", "ack + 3 sends + 2 writes of a table, as one", bench_txn },
     { "recover", "seconds and MB/s to open a log after a crash", bench_recover },
     { "memory", "bytes of memory a waiting message", bench_memory },
     { "timers", "delayed messages: insertion, memory, lateness of a storm", bench_timers },
