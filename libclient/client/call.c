@@ -75,6 +75,9 @@ int pawl_call_answered(struct pawl *lane, int result, uint64_t value, const char
     /* Decided by the broker as too late: so it was not done, whatever the class says. */
     if (result == PAWL_E_DEADLINE && !lane->outcome_set)
         pawl_call_outcome(lane, PAWL_OUTCOME_NOT_APPLIED);
+    const char *identity = lane->id_used ? pawl_text_identity(result) : NULL;
+    if (lane->text[0] == '\0' && identity)
+        (void)snprintf(lane->text, sizeof lane->text, "%s", identity);
     if (lane->text[0] == '\0')
         pawl_text_refusal(lane->text, sizeof lane->text, result, value, subject);
     return result;

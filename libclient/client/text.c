@@ -97,6 +97,25 @@ static const char *sentence_for(int result)
     }
 }
 
+const char *pawl_text_identity(int result)
+{
+    switch (result) {
+    case PAWL_E_OPID_MISMATCH:
+        return "this id was used for another operation, or with other arguments: take a new one "
+               "from pawl_op_id_new()";
+    case PAWL_E_OP_FENCED:
+        return "somebody resolved this id with a fence before it arrived: it will never be done";
+    case PAWL_E_FORGOTTEN:
+        return "the id, or the message, is older than what is kept: it may have been done, and is "
+               "not done now";
+    case PAWL_E_INVALID:
+        return "the time in the id is more than a minute ahead of this machine's clock, or an "
+               "argument is out of its range";
+    default:
+        return NULL;
+    }
+}
+
 void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, const char *subject)
 {
     const char *queue = subject ? subject : "of this message";

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What the refusal of a command under an id of its caller means; NULL: what it means without. */
+const char *pawl_text_identity(int result);
 /* subject: the queue's name, or NULL. Writes "" where the code says it all. */
 void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, const char *subject);
 

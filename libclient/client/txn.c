@@ -10,6 +10,8 @@
  *
  * While a caller's function runs inside pawl_txn_run() the lane is held as by a call: whatever else
  * he calls on it answers E_MISUSE. The steps themselves know that and do not enter. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -281,6 +283,23 @@ static void committed(const struct pawl_txn *txn, int rc, struct pawl_committed 
     pawl_data_give(&c, sizeof c, out, out->size);
 }
 
+/* The words for it. The value of such an answer is the number of the step; what its own call would
+ * have as its value stands where else the position does. */
+static int refused(struct pawl_txn *txn, int rc)
+{
+    struct pawl *lane = txn->lane;
+    char text[PAWL_LANE_TEXT_BYTES];
+    uint64_t step = lane->one.value, reads = txn->reads.count;
+    rc = pawl_call_answered(lane, rc, lane->one.lsn, NULL);
+    if (rc >= 0 || step <= reads)
+        return rc;
+    memcpy(text, lane->text, sizeof text);
+    int n = snprintf(lane->text, sizeof lane->text, "step %" PRIu64, step - reads);
+    if (text[0] && n > 0)
+        (void)snprintf(lane->text + n, sizeof lane->text - (size_t)n, ": %.400s", text);
+    return rc;
+}
+
 static int submit(struct pawl_txn *txn)
 {
     struct pawl *lane = txn->lane;
@@ -309,9 +328,7 @@ static int submit(struct pawl_txn *txn)
     rc = lane->one.result;
     if (rc == PAWL_E_QUEUE_GONE)
         pawl_queue_doubt(lane);
-    /* Which step it was says committed(); the value of the answer is its number, what the text
-     * wants to know stands where else the position does. */
-    return pawl_call_answered(lane, rc, lane->one.lsn, NULL);
+    return refused(txn, rc);
 }
 
 static int commit(struct pawl_txn *txn, struct pawl_committed *out)

@@ -41,6 +41,7 @@ static void an_outcome_is_known_to_whoever_has_the_id(void)
     }
     harness_check_rc(pawl_op_id_next(lane, &unused), PAWL_OK);
     harness_check_rc(pawl_send(lane, "ops", "y", 1, NULL, NULL), PAWL_E_OP_FENCED);
+    harness_check(strstr(pawl_last_text(lane), "fence") != NULL);
     harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
     harness_check_rc(pawl_send(lane, "ops", "y", 1, NULL, NULL), PAWL_E_OPID_MISMATCH);
     struct pawl_item items[2] = { { "a", 1, NULL }, { "b", 1, NULL } };
@@ -100,6 +101,7 @@ static void a_transaction_is_all_or_nothing(void)
     harness_check_rc(pawl_txn_ack(txn, &token, 0), PAWL_OK);
     harness_check_rc(pawl_txn_commit(txn, &c), PAWL_E_ALREADY_ACKED);
     harness_check(c.failed_step == 2 && c.found != 0);
+    harness_check(strncmp(pawl_last_text(lane), "step 2: process ", 16) == 0);
     harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
     harness_check_rc(pawl_txn_send(txn, "out", "x", 1, NULL, NULL), PAWL_OK);
     harness_check_rc(pawl_txn_send(txn, "no such queue", "x", 1, NULL, NULL), PAWL_E_INVALID);
