@@ -60,7 +60,10 @@ struct pawl_core_port {
     /* Room for a delivery of `bytes` in the lane's completion ring, kept until it is published or
      * dropped. False: not now; pawl_core_lane_room() will be called when there is some. */
     bool (*reserve)(void *ctx, uint32_t lane, uint32_t bytes);
-    void (*effect)(void *ctx, const struct pawl_effect *effect);
+    /* A new effect of this lane, behind all others, with lane and wait_lsn filled in; its other
+     * words are anybody's. The core fills in all of them before it asks for anything else. In
+     * place: an effect that is copied as soon as it was written waits for its own stores. */
+    struct pawl_effect *(*effect)(void *ctx, uint32_t lane, uint64_t wait_lsn);
     void *(*memory_map)(void *ctx, size_t bytes); /* zeroed pages for the pools, or NULL; never
                                                      unmapped before destroy */
     void (*memory_unmap)(void *ctx, void *p, size_t bytes);

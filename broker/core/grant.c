@@ -46,17 +46,17 @@ static void deliver(struct pawl_core *core, struct pawl_core_lane *lane, uint32_
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     m->flags = (uint8_t)(m->flags + PAWL_MESSAGE_PIN);
     core->deliveries++;
-    const struct pawl_effect effect = {
-        .type = PAWL_EFFECT_DELIVERY,
-        .wait_lsn = wait_lsn,
-        .lane = lane->handle,
-        .message = n,
-        .seq = seq,
-        .value = m->grant,
-        .lsn = lsn,
-        .bytes = delivery_bytes(core, m, pawl_core_terminal(m->state)),
-    };
-    core->port.effect(core->port.ctx, &effect);
+    struct pawl_effect *e = core->port.effect(core->port.ctx, lane->handle, wait_lsn);
+    e->message = n;
+    e->seq = seq;
+    e->value = m->grant;
+    e->lsn = lsn;
+    e->result = 0;
+    e->type = PAWL_EFFECT_DELIVERY;
+    e->flags = 0;
+    e->reserved = 0;
+    e->bytes = delivery_bytes(core, m, pawl_core_terminal(m->state));
+    e->data = 0;
 }
 
 /* --- apply ----------------------------------------------------------------------------------- */
@@ -66,7 +66,8 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t n, const struct pawl
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     uint32_t number = m->lease;
-    if (number == 0) {
+    bool fresh = number == 0;
+    if (fresh) {
         number = pawl_pool_take(&core->leases);
         if (number == 0) {
             PAWL_ASSERT(!core->started); /* the one who decides has made sure */
@@ -77,12 +78,13 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t n, const struct pawl
     struct pawl_core_lease *l = pawl_core_lease_at(core, number);
     if (m->state == PAWL_STATE_LEASED)
         pawl_core_lease_over(core, l); /* a replay that has not seen the end: a fact follows */
-    if (l->reason)
+    /* A fresh entry is not looked at: its zeros are hardly written yet. */
+    if (!fresh && l->reason)
         pawl_payload_give(&core->payload, l->reason, l->reason_bytes);
     *l = (struct pawl_core_lease){
-        .flags = l->flags & PAWL_LEASE_HOLDS_KEY,
-        .progress = l->progress,
-        .progress_bytes = l->progress_bytes,
+        .flags = fresh ? 0 : l->flags & PAWL_LEASE_HOLDS_KEY,
+        .progress = fresh ? 0 : l->progress,
+        .progress_bytes = fresh ? 0 : l->progress_bytes,
         .random = random,
         .lease_ns = r->lease_ns,
         .hold_end = r->hold_end,

@@ -345,18 +345,17 @@ void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, 
 #endif
     if (!expects(lane, seq))
         return;
-    const struct pawl_effect effect = {
-        .type = PAWL_EFFECT_ANSWER,
-        .wait_lsn = wait_lsn,
-        .lane = lane->handle,
-        .seq = seq,
-        .value = value,
-        .lsn = lsn,
-        .result = result,
-        .flags = flags,
-        .bytes = sizeof(struct pawl_comp_answer),
-    };
-    core->port.effect(core->port.ctx, &effect);
+    struct pawl_effect *out = core->port.effect(core->port.ctx, lane->handle, wait_lsn);
+    out->message = 0;
+    out->seq = seq;
+    out->value = value;
+    out->lsn = lsn;
+    out->result = result;
+    out->type = PAWL_EFFECT_ANSWER;
+    out->flags = flags;
+    out->reserved = 0;
+    out->bytes = sizeof(struct pawl_comp_answer);
+    out->data = 0;
 }
 
 void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint64_t wait_lsn)
@@ -381,7 +380,7 @@ void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *l
         .bytes = (uint32_t)pawl_align_up(sizeof(struct pawl_comp_data) + bytes, 8),
     };
     if (expects(lane, seq))
-        core->port.effect(core->port.ctx, &effect);
+        *core->port.effect(core->port.ctx, lane->handle, wait_lsn) = effect;
     else
         pawl_core_effect_done(core, &effect, false, 0);
 }

@@ -307,6 +307,10 @@ bool pawl_core_forget_oldest(struct pawl_core *core, struct pawl_core_queue *q)
     if (q->done.first == 0 || pawl_core_message_at(core, q->done.first)->flags & PAWL_MESSAGE_PINS)
         return false;
     pawl_core_message_forget(core, q->done.first);
+    /* The next one is as cold, and its turn comes with the next message that ends. */
+    const char *next = (const char *)pawl_core_message_at(core, q->done.first);
+    __builtin_prefetch(next);
+    __builtin_prefetch(next + 64);
     return true;
 }
 

@@ -81,24 +81,40 @@ void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_mes
     };
 }
 
+/* Field by field: it was written a moment ago, and a wider load would wait for those stores. */
+static inline void copy_operation(const struct pawl_op_rec *op, struct pawl_op_rec *out)
+{
+#define APART() __asm__ __volatile__("" ::: "memory")
+    out->session = op->session;
+    APART();
+    out->seq = op->seq;
+    APART();
+    out->lane = op->lane;
+    APART();
+    out->open = op->open;
+    APART();
+    out->extra = op->extra;
+#undef APART
+}
+
 uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t n, uint8_t state,
                                const struct pawl_op_rec *op, uint8_t flags)
 {
     const struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
-    struct pawl_end_rec r;
-    pawl_core_end_fact(core, m, &r);
-    if (op)
-        r.op = *op;
-    r.state = state;
-    r.flags = flags;
-    r.forget = pawl_add_sat(core->now.time, q->retention_ns);
-    if (m->lease)
-        r.uid = pawl_core_lease_at(core, m->lease)->uid;
+    struct pawl_end_rec unlogged, *r = &unlogged;
     uint64_t lsn = 0;
-    if (pawl_core_queue_logged(q))
-        memcpy(pawl_core_append(core, PAWL_RECORD_END, sizeof r, &lsn), &r, sizeof r);
-    pawl_core_end_apply(core, &r, q, n, lsn);
+    if (pawl_core_queue_logged(q)) /* made where it belongs; nothing else is appended meanwhile */
+        r = pawl_core_append(core, PAWL_RECORD_END, sizeof *r, &lsn);
+    pawl_core_end_fact(core, m, r);
+    if (op)
+        copy_operation(op, &r->op);
+    r->state = state;
+    r->flags = flags;
+    r->forget = pawl_add_sat(core->now.time, q->retention_ns);
+    if (m->lease)
+        r->uid = pawl_core_lease_at(core, m->lease)->uid;
+    pawl_core_end_apply(core, r, q, n, lsn);
     return lsn;
 }
 
@@ -160,14 +176,12 @@ static int judge(struct pawl_core_settle *s)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-static struct pawl_op_rec operation(const struct pawl_core_settle *s)
+static void operation(const struct pawl_core_settle *s, struct pawl_op_rec *op)
 {
-    struct pawl_op_rec op;
-    pawl_core_lane_op(s->take->core, s->take->lane, s->take->seq, &op);
-    op.extra = s->take->session->peer.pid;
+    pawl_core_lane_op(s->take->core, s->take->lane, s->take->seq, op);
+    op->extra = s->take->session->peer.pid;
     if (pawl_core_queue_logged(s->queue))
         pawl_core_lane_log(s->take->core, s->take->lane);
-    return op;
 }
 
 void pawl_core_renew_apply(struct pawl_core *core, const struct pawl_renew_rec *r, uint32_t n)
@@ -201,12 +215,12 @@ static uint64_t renew(const struct pawl_core_settle *s)
 {
     struct pawl_core *core = s->take->core;
     struct pawl_renew_rec r = {
-        .op = operation(s),
         .queue = s->queue->id,
         .message = s->message->id,
         .lease_ns = renewal(s),
         .grant = s->message->grant,
     };
+    operation(s, &r.op);
     uint64_t lsn = 0;
     if (pawl_core_queue_logged(s->queue))
         memcpy(pawl_core_append(core, PAWL_RECORD_RENEW, sizeof r, &lsn), &r, sizeof r);
@@ -242,14 +256,16 @@ void pawl_core_settle_undo(struct pawl_core_settle *s)
 
 static uint64_t defer(const struct pawl_core_settle *s)
 {
-    struct pawl_op_rec op = operation(s);
+    struct pawl_op_rec op;
+    operation(s, &op);
     return pawl_core_lease_defer(s->take->core, s->n, &op, s->cmd->time_ns,
                                  s->cmd->flags & PAWL_DEFER_FREE_KEY, s->blob, s->blob_bytes);
 }
 
 static uint64_t back(const struct pawl_core_settle *s, enum pawl_back_cause cause)
 {
-    struct pawl_op_rec op = operation(s);
+    struct pawl_op_rec op;
+    operation(s, &op);
     return pawl_core_lease_back(s->take->core, s->n, cause, &op, s->cmd->time_ns, s->reason,
                                 s->reason_bytes);
 }
@@ -318,7 +334,7 @@ uint64_t pawl_core_settle_commit(struct pawl_core_settle *s)
     struct pawl_op_rec op;
     switch (s->take->type) {
     case PAWL_CMD_ACK:
-        op = operation(s);
+        operation(s, &op);
         s->take->core->acks++;
         return pawl_core_end_message(s->take->core, s->n, PAWL_STATE_ACKED, &op, 0);
     case PAWL_CMD_NACK:

@@ -94,6 +94,11 @@ static void split(struct pawl_table *table)
     }
     if (++table->buckets == 2 * table->round)
         table->round *= 2;
+    /* What the next split will look at has been touched by nobody for long: a miss that would cost
+     * as much as a tenth of a life. */
+    const uint8_t *next = pawl_pool_at(table->pool, *bucket(table, table->buckets - table->round));
+    __builtin_prefetch(next + table->id_offset);
+    __builtin_prefetch(next + table->chain_offset);
 }
 
 static uint32_t find_in_chain(const struct pawl_table *table, uint32_t number, uint64_t id)

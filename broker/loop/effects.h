@@ -26,12 +26,12 @@ int pawl_effects_init(struct pawl_effects *row, uint64_t bound);
 void pawl_effects_fini(struct pawl_effects *row);
 void pawl_effects_grow(struct pawl_effects *row);
 
-static inline void pawl_effects_push(struct pawl_effects *row, const struct pawl_effect *effect)
+/* A new one behind the others, for the caller to fill in; stays where it is until the next push. */
+static inline struct pawl_effect *pawl_effects_push(struct pawl_effects *row)
 {
     if (row->count == row->capacity)
         pawl_effects_grow(row);
-    row->slots[(row->head + row->count) & (row->capacity - 1)] = *effect;
-    row->count++;
+    return &row->slots[(row->head + row->count++) & (row->capacity - 1)];
 }
 
 /* The oldest; requires count > 0. Stays where it is until it is popped, over pushes and growth. */

@@ -62,25 +62,32 @@ static bool port_reserve(void *ctx, uint32_t lane, uint32_t bytes)
     return e->lanes.reserve(e->lanes.ctx, lane, bytes);
 }
 
-static void port_effect(void *ctx, const struct pawl_effect *effect)
+static bool may_go_out(const struct pawl_engine *e, uint32_t lane, uint64_t wait_lsn)
+{
+#ifdef PAWL_BUG_PUBLISH_EARLY
+    return true;
+#endif
+    return wait_lsn == 0 || (wait_lsn < pawl_log_durable(e->log)
+#ifndef PAWL_BUG_EFFECT_ORDER
+                             && e->lane_waiting[lane] == 0
+#endif
+                            );
+}
+
+static struct pawl_effect *port_effect(void *ctx, uint32_t lane, uint64_t wait_lsn)
 {
     struct pawl_engine *e = ctx;
-    PAWL_ASSERT_REL(effect->lane, <, PAWL_ENGINE_LANES_MAX);
-#ifdef PAWL_BUG_PUBLISH_EARLY
-    pawl_effects_push(&e->ready, effect);
-    return;
-#endif
-    if (effect->wait_lsn == 0 || (effect->wait_lsn < pawl_log_durable(e->log)
-#ifndef PAWL_BUG_EFFECT_ORDER
-                                  && e->lane_waiting[effect->lane] == 0
-#endif
-                                  )) {
-        pawl_effects_push(&e->ready, effect);
-        return;
+    PAWL_ASSERT_REL(lane, <, PAWL_ENGINE_LANES_MAX);
+    struct pawl_effects *row = &e->ready;
+    if (!may_go_out(e, lane, wait_lsn)) {
+        row = &e->waiting;
+        e->lane_waiting[lane]++;
+        e->want_lsn = pawl_max_u64(e->want_lsn, wait_lsn);
     }
-    pawl_effects_push(&e->waiting, effect);
-    e->lane_waiting[effect->lane]++;
-    e->want_lsn = pawl_max_u64(e->want_lsn, effect->wait_lsn);
+    struct pawl_effect *effect = pawl_effects_push(row);
+    effect->wait_lsn = wait_lsn;
+    effect->lane = lane;
+    return effect;
 }
 
 static void *port_memory_map(void *ctx, size_t bytes)

@@ -66,12 +66,16 @@ static bool port_reserve(void *ctx, uint32_t lane, uint32_t bytes)
     return true;
 }
 
-static void port_effect(void *ctx, const struct pawl_effect *effect)
+static struct pawl_effect *port_effect(void *ctx, uint32_t lane, uint64_t wait_lsn)
 {
     struct core_shell *s = ctx;
-    CHECK(effect->lane < CORE_LANES && effect->bytes % 8 == 0);
+    CHECK(lane < CORE_LANES);
     s->effects = grown(s->effects, &s->effect_capacity, s->effect_count, sizeof *s->effects);
-    s->effects[s->effect_count++] = *effect;
+    struct pawl_effect *e = &s->effects[s->effect_count++];
+    memset(e, 0xee, sizeof *e); /* what the core leaves out shall show */
+    e->wait_lsn = wait_lsn;
+    e->lane = lane;
+    return e;
 }
 
 static void *port_map(void *ctx, size_t bytes)

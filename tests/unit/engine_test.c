@@ -304,7 +304,7 @@ static uint64_t append(uint32_t bytes)
 static void effect(uint32_t lane, uint64_t seq, uint64_t wait_lsn)
 {
     struct pawl_effect e = { .lane = lane, .seq = seq, .wait_lsn = wait_lsn, .bytes = 40 };
-    heart.port.effect(heart.port.ctx, &e);
+    *heart.port.effect(heart.port.ctx, lane, wait_lsn) = e;
 }
 
 /* All that is in flight reaches the disk. */
@@ -802,7 +802,7 @@ static void what_still_waits_at_the_end_is_given_back(void **state)
     struct pawl_effect e = {
         .lane = 1, .type = PAWL_EFFECT_DELIVERY, .wait_lsn = append(100), .bytes = 96
     };
-    heart.port.effect(heart.port.ctx, &e);
+    *heart.port.effect(heart.port.ctx, e.lane, e.wait_lsn) = e;
     assert_int_equal(pawl_engine_close(engine, false), PAWL_LOG_OK);
     assert_int_equal(heart.dropped, 1);
     assert_int_equal(setup(NULL), 0); /* for the teardown */
