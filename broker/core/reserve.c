@@ -151,6 +151,20 @@ void pawl_core_reservation_free(struct pawl_core *core, uint32_t n)
     pawl_pool_give(&core->reservations, n);
 }
 
+uint32_t pawl_core_reservation_current(struct pawl_core *core, const struct pawl_core_queue *table,
+                                       const uint8_t id[16])
+{
+    uint32_t n = pawl_core_reservation_find(core, table, id);
+    const struct pawl_core_reservation *r = n ? pawl_core_reservation_at(core, n) : NULL;
+#ifdef PAWL_BUG_RESERVATION_BACK
+    return n;
+#endif
+    if (!r || r->state == PAWL_RESERVATION_OPEN || r->end > core->now.time)
+        return n;
+    pawl_core_reservation_free(core, n);
+    return 0;
+}
+
 /* --- check ----------------------------------------------------------------------------------- */
 
 struct step {
@@ -324,7 +338,7 @@ int pawl_core_reserve_check(struct pawl_core *core, const struct pawl_core_peer 
     s.table = pawl_core_table_for(core, peer, cmd->table, PAWL_RIGHT_SEND, &result);
     if (!s.table)
         return result;
-    s.n = pawl_core_reservation_find(core, s.table, cmd->id);
+    s.n = pawl_core_reservation_current(core, s.table, cmd->id);
     return cmd->op == PAWL_RESERVE_TAKE ? take(&s, variable) : post_or_void(&s);
 }
 

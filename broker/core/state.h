@@ -183,6 +183,10 @@ uint64_t pawl_core_reserve_commit(struct pawl_core *core, struct pawl_state_plan
                                   const struct pawl_op_rec *op);
 void pawl_core_reserve_undo(struct pawl_core *core, struct pawl_state_plan *plan);
 struct pawl_core_reservation *pawl_core_reservation_at(const struct pawl_core *core, uint32_t n);
+/* The same without those whose time of being remembered is over: what has been forgotten once is
+ * not known again after a crash, whose log still has it. */
+uint32_t pawl_core_reservation_current(struct pawl_core *core, const struct pawl_core_queue *table,
+                                       const uint8_t id[16]);
 uint32_t pawl_core_reservation_find(const struct pawl_core *core,
                                     const struct pawl_core_queue *table, const uint8_t id[16]);
 

@@ -110,7 +110,7 @@ static void reservation(struct pawl_take *t, const struct pawl_core_queue *table
                         const uint8_t id[16])
 {
     struct pawl_core *core = t->core;
-    uint32_t n = pawl_core_reservation_find(core, table, id);
+    uint32_t n = pawl_core_reservation_current(core, table, id);
     if (n == 0) {
         refuse(t, PAWL_E_RES_NOT_FOUND, 0);
         return;

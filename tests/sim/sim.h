@@ -15,6 +15,7 @@
  *   sim_rules.c   the contract: what one decision may make of one message
  *   sim_order.c   order, limits and counts over many messages
  *   sim_key.c     dedup keys
+ *   sim_state.c   tables and reservations
  *   sim_note.c    the trace, its hash, the end at a violation
  *
  * README.md: how to read a failing seed. */
@@ -72,6 +73,8 @@ struct sim_client;
 struct sim_lane;
 struct sim_message;
 struct sim_queue;
+struct sim_state;
+struct thing;
 
 /* --- operations ------------------------------------------------------------------------------ */
 
@@ -124,8 +127,11 @@ struct sim_op {
     bool amo, stopped, interrupted; /* interrupted: the lane was re-attached meanwhile */
     /* STOP: the operation it ends. STAT, PURGE: what the counts may be. */
     struct sim_op *target;
-    struct sim_counts *counts;
-    uint64_t after; /* SCAN */
+    struct sim_counts *counts; /* of a read of the stock: live reserved, bytes posted */
+    struct thing *thing;       /* key or reservation that it names */
+    uint64_t version;          /* of a write of a key, once it has shown */
+    uint32_t expect_write;     /* of a compare and set: the write that must stand */
+    uint64_t after;            /* SCAN */
     bool inspects;
     uint32_t mask;
 };
@@ -292,6 +298,7 @@ struct sim {
     struct sim_held remembered[64]; /* tokens for stale settlements */
     uint32_t remembered_count;
     struct sim_map *ids, *grants;
+    struct sim_state *state; /* NULL: no table in this seed */
     /* prefix of what a crash kept */
     uint64_t kept_max, lost_min;
     /* trace */
@@ -389,6 +396,27 @@ bool sim_lane_read(struct sim *w, struct sim_lane *lane);
 void sim_lane_lose_ring(struct sim_lane *lane);
 /* The operation is over for its client. */
 void sim_op_close(struct sim *w, struct sim_op *op);
+
+/* --- sim_state.c ----------------------------------------------------------------------------- */
+
+void sim_state_begin(struct sim *w);
+void sim_state_free(struct sim *w);
+void sim_state_act(struct sim *w, struct sim_lane *lane);
+struct sim_queue *sim_state_wants_table(struct sim *w);
+void sim_state_look(struct sim *w, struct sim_lane *lane);
+/* The same moments as those of sim_model.c. */
+bool sim_state_names(const struct sim_op *op);
+void sim_state_take(struct sim *w, struct sim_op *op);
+void sim_state_wrote(struct sim *w);
+void sim_state_durable(struct sim *w, uint64_t durable);
+void sim_state_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t value,
+                      uint64_t lsn, const void *data, uint32_t bytes);
+void sim_state_close(struct sim *w, struct sim_op *op);
+void sim_state_lost(struct sim *w, struct sim_op *op);
+void sim_state_time(struct sim *w);
+void sim_state_timers(struct sim *w);
+void sim_state_crash(struct sim *w);
+void sim_state_stopped(struct sim *w);
 
 /* --- sim_model.c ----------------------------------------------------------------------------- */
 

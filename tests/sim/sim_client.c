@@ -453,6 +453,11 @@ void sim_client_act(struct sim *w, struct sim_client *client)
         sim_admin_act(w, client);
         return;
     }
+    if (!w->liveness) {
+        struct sim_lane *lane = client->lanes[0];
+        if (lane->core != NULL && !lane->closed && has_window(lane))
+            sim_state_act(w, lane);
+    }
     for (uint32_t n = w->options.load / 4; n > 0; n--)
         act_lane(w, client->lanes[sim_below(w, client->lane_count)]);
     for (uint32_t i = 0; i < client->lane_count && (w->liveness || sim_one_in(w, 4)); i++)
@@ -515,8 +520,13 @@ void sim_admin_act(struct sim *w, struct sim_client *client)
         else if (q->creating != NULL && q->creating->state == SIM_OP_CLOSED)
             q->creating = NULL;
     }
+    struct sim_queue *table = sim_state_wants_table(w);
+    if (table != NULL)
+        table->creating = submit_queue(w, lane, table, PAWL_CMD_QUEUE_CREATE);
     if (w->liveness) {
         admin_drain(w, lane);
+        if (has_window(lane))
+            sim_state_look(w, lane);
         return;
     }
     struct sim_queue *q = some_queue(w);

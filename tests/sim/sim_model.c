@@ -281,6 +281,11 @@ void sim_model_take(struct sim *w, struct sim_op *op)
 {
     count_take(op);
     switch (op->type) {
+    case PAWL_CMD_STATE:
+    case PAWL_CMD_STATE_SCAN:
+    case PAWL_CMD_RESERVE:
+        sim_state_take(w, op);
+        break;
     case PAWL_CMD_SEND:
     case PAWL_CMD_ACK:
     case PAWL_CMD_NACK:
@@ -316,7 +321,10 @@ void sim_model_take(struct sim *w, struct sim_op *op)
 
 void sim_model_wrote(struct sim *w)
 {
-    if (w->engine == NULL || !w->moved)
+    if (w->engine == NULL)
+        return;
+    sim_state_wrote(w);
+    if (!w->moved)
         return;
     w->moved = false;
     uint64_t pos = pawl_log_appended(pawl_engine_log(w->engine));
@@ -334,6 +342,7 @@ void sim_model_wrote(struct sim *w)
 void sim_model_durable(struct sim *w)
 {
     uint64_t durable = pawl_log_durable(pawl_engine_log(w->engine));
+    sim_state_durable(w, durable);
     for (uint32_t i = 0; i < w->active_count; i++) {
         struct sim_message *m = w->active[i];
         while (m->stand_count > 1 && m->stands[1].pos < durable && m->stands[1].pos != 0)
@@ -1041,7 +1050,9 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
     bool stale = op->stale || (op->message != NULL && op->message->dropped);
     if (stale && op->type == PAWL_CMD_SEND && result == PAWL_OK)
         sim_map_put(w->ids, value, op->message);
-    if (stale && !receives && op->type != PAWL_CMD_QUEUE_DROP) {
+    if (sim_state_names(op)) {
+        sim_state_answer(w, op, result, value, lsn, data, bytes);
+    } else if (stale && !receives && op->type != PAWL_CMD_QUEUE_DROP) {
         answer_stale(w, op, result);
     } else if (op->type == PAWL_CMD_QUEUE_PURGE) {
         SIM_CHECK(w, result == PAWL_OK, "purge answered %s", pawl_strname(result));
@@ -1096,6 +1107,8 @@ void sim_model_close(struct sim *w, struct sim_op *op)
             op->message->open_ops--;
         forget_op(w, op->message, op->number);
     }
+    if (sim_state_names(op))
+        sim_state_close(w, op);
     if (op->queue != NULL && op->queue->pausing == op)
         op->queue->pausing = NULL;
     if (op->lane->receive == op && op->type == PAWL_CMD_RECEIVE)
@@ -1111,6 +1124,8 @@ static bool keep_undone(void *ctx, const struct sim_way *way)
 
 void sim_model_lost(struct sim *w, struct sim_op *op)
 {
+    if (sim_state_names(op) && op->state == SIM_OP_TAKEN)
+        sim_state_lost(w, op);
     if (op->message != NULL && !op->message->dropped && op->type != PAWL_CMD_QUEUE_PURGE &&
         op->state == SIM_OP_TAKEN)
         sim_model_filter(w, op->message, keep_undone, op,
@@ -1179,6 +1194,7 @@ static void derive_again(struct sim *w, struct sim_message *m)
 /* What ends by its time, may end from now on. */
 void sim_model_time(struct sim *w)
 {
+    sim_state_time(w);
     deactivate(w);
     for (uint32_t i = 0; i < w->active_count; i++)
         if (!w->active[i]->gone)
@@ -1198,6 +1214,7 @@ static bool timely(struct sim *w, struct sim_way *way)
 void sim_model_timers(struct sim *w)
 {
     w->fired = w->now.time;
+    sim_state_timers(w);
     uint64_t now = w->now.time;
     for (uint32_t i = 0; i < w->active_count; i++) {
         struct sim_message *m = w->active[i];
@@ -1416,6 +1433,7 @@ static void after_crash(struct sim *w, struct sim_message *m, struct sim_way *wa
 
 void sim_model_stopped(struct sim *w)
 {
+    sim_state_stopped(w);
     for (uint32_t i = 0; i < w->message_count; i++)
         while (w->messages[i]->stand_count > 1)
             drop_stand(w->messages[i], 0);
@@ -1423,6 +1441,7 @@ void sim_model_stopped(struct sim *w)
 
 void sim_model_crash(struct sim *w)
 {
+    sim_state_crash(w);
     for (uint32_t i = 0; i < w->message_count; i++) {
         struct sim_message *m = w->messages[i];
         if (m->gone)

@@ -103,6 +103,9 @@ const char *sim_type_name(uint16_t type)
         [PAWL_CMD_SCAN] = "scan",
         [PAWL_CMD_PEEK] = "peek",
         [PAWL_CMD_METRICS] = "metrics",
+        [PAWL_CMD_STATE] = "state",
+        [PAWL_CMD_STATE_SCAN] = "state_scan",
+        [PAWL_CMD_RESERVE] = "reserve",
     };
     return type < PAWL_CMD_TYPES && names[type] ? names[type] : "?";
 }

@@ -653,6 +653,7 @@ static void queues_from_seed(struct sim *w)
 static void world_free(struct sim *w)
 {
     sim_model_free(w);
+    sim_state_free(w);
     for (uint32_t i = 0; i < w->client_count; i++)
         sim_client_destroy(w, w->clients[i]);
     for (uint32_t i = 0; i < w->op_count; i++) {
@@ -696,6 +697,7 @@ uint64_t sim_run(uint64_t seed, struct sim_totals *totals)
     sim_now_running = w;
     sim_options_from_seed(w);
     queues_from_seed(w);
+    sim_state_begin(w);
     w->io = pawl_io_sim_create(pawl_prng_next(&w->rng));
     w->wall_base = 1700000000ull * SIM_S;
     sim_time_pass(w, 5 * SIM_S);

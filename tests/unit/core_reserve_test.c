@@ -161,6 +161,8 @@ static void finished_ones_are_remembered_for_a_day(void **state)
     core_turn(&w->s);
     expect(core_post(&w->a, w->t, 1, 0), PAWL_E_RES_NOT_FOUND, 0);
     assert_int_equal(w->s.core->reservations.used, 0);
+    restart(w); /* the log still has it */
+    expect(core_post(&w->a, w->t, 1, 0), PAWL_E_RES_NOT_FOUND, 0);
     counts_are(w, 6, 0, 4);
     end(w);
 }
