@@ -323,6 +323,8 @@ static bool answered_before(struct pawl_take *t)
     if (e->state == PAWL_WINDOW_DONE)
         pawl_core_lane_answer(core, lane, t->seq, e->result, e->value, e->lsn,
                               pawl_core_appended(core), e->flags);
+    if (e->state == PAWL_WINDOW_PENDING && t->type == PAWL_CMD_QUEUE_PURGE)
+        pawl_core_purge_asked(core, lane, t->seq);
     return e->state == PAWL_WINDOW_DONE || e->state == PAWL_WINDOW_PENDING;
 }
 
@@ -356,7 +358,6 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
     bool known = t.seq <= lane->seq_max;
     if (known && !(t.flags & PAWL_CMD_RESUBMIT))
         return PAWL_E_PROTOCOL;
-    lane->heard = pawl_max_u64(lane->heard, t.seq);
     lane->oldest = pawl_max_u64(lane->oldest, t.seq - t.open);
     if (known && answered_before(&t))
         return PAWL_OK;

@@ -225,7 +225,6 @@ struct pawl_core_lane {
     uint64_t opened_epoch; /* session epoch when it was opened last */
     uint64_t taken;
     uint64_t seq_max, oldest;
-    uint64_t heard;       /* highest seq that came from the rings it has now */
     uint64_t copied;      /* copy-forward has got so far with its window */
     uint32_t window_mask; /* entries - 1 */
     uint32_t window;      /* as asked for */
@@ -270,6 +269,7 @@ struct pawl_core_purge {
     uint32_t lane; /* pool number; 0: its lane is gone */
     uint32_t queue;
     uint32_t next;
+    bool away; /* the rings that it came from are gone, and it has not come from others yet */
 };
 
 /* A SCAN that needs a pass, and what the last pass left. */
@@ -677,6 +677,9 @@ bool pawl_core_sweep(struct pawl_core *core, uint32_t budget);
 void pawl_core_purge_begin(struct pawl_take *t, struct pawl_core_queue *q);
 /* True: it waits for room in the log. */
 bool pawl_core_purge_pump(struct pawl_core *core);
+/* The rings of this lane are gone. Its client has submitted this one again from new ones. */
+void pawl_core_purge_away(struct pawl_core *core, uint32_t lane);
+void pawl_core_purge_asked(struct pawl_core *core, const struct pawl_core_lane *lane, uint64_t seq);
 void pawl_core_again(struct pawl_core *core);
 /* ids: u64 each, wherever they lie in a record. */
 void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, const void *ids,
@@ -865,6 +868,9 @@ void pawl_core_lane_op(const struct pawl_core *core, const struct pawl_core_lane
 void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
                            int result, uint64_t value, uint64_t lsn, uint64_t wait_lsn,
                            uint8_t flags);
+/* Only into the window, for the command to find when it comes again. */
+void pawl_core_lane_remember(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
+                             int result, uint64_t value, uint64_t lsn, uint8_t flags);
 /* A refusal or an answer that wrote nothing. */
 void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint64_t wait_lsn);
 /* An answer with data: block as pawl_core_data_buffer() gave it. */

@@ -4,10 +4,10 @@
  *   window   a ring of entries, found by seq & mask. Kept: what the client may still submit again,
  *            so from its oldest open seq on. Each command tells that seq by its `open`.
  *   open     a lane is opened, resumed after a restart or a lost socket, or given larger rings: the
- *            window stays, those who wait end without an answer (the client submits again what it
- *            still wants), deliveries not yet read are emitted again in order of grant
- *   answer   goes to a ring only if its command came from that ring: room was promised then, and
- *            one that the client has submitted again is answered when it is taken
+ *            window stays, those who wait and scans end without an answer (the client submits again
+ *            what it still wants), deliveries not yet read are emitted again in order of grant
+ *   answer   goes to a ring only if its command came from that ring, where room was promised: a
+ *            purge that goes on is answered when its command has come again
  *   close    the window stays, since the client may come back; the number is given to another lane
  *            only if the client closed this one itself, that is while it was attached as it still
  *            is
@@ -118,6 +118,8 @@ void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane)
 {
     lane->handle = PAWL_NO_HANDLE;
     drop_waiters(core, lane);
+    pawl_core_scan_lane_gone(core, lane->number);
+    pawl_core_purge_away(core, lane->number);
 }
 
 /* What runs on in pieces has nobody to answer any more. */
@@ -258,14 +260,14 @@ int pawl_core_lane_open(struct pawl_core *core, struct pawl_core_session *sessio
             pawl_core_lane_free(core, lane);
         return PAWL_E_RESOURCE;
     }
-    drop_waiters(core, lane);
+    pawl_core_lane_hold(core, lane);
     if (fresh)
         forget_lane(core, lane);
     lane->known = true;
     lane->handle = handle;
     lane->comp_bytes = given->comp_bytes;
     lane->opened_epoch = session->epoch;
-    lane->taken = lane->heard = 0;
+    lane->taken = 0;
     lane->oldest = pawl_max_u64(lane->oldest, given->open_seq);
     if (!fresh)
         resume(core, lane, given);
@@ -305,14 +307,23 @@ void pawl_core_lane_taken(struct pawl_core *core, struct pawl_core_lane *lane, u
 
 /* --- answers --------------------------------------------------------------------------------- */
 
-/* Does the ring that the lane has now expect an answer to this? A purge or a scan that began under
- * an earlier one may end before its command is submitted again. */
-static bool expects(const struct pawl_core_lane *lane, uint64_t seq)
+void pawl_core_lane_remember(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
+                             int result, uint64_t value, uint64_t lsn, uint8_t flags)
 {
-#ifdef PAWL_BUG_ANSWER_UNASKED
-    seq = 0;
+    struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
+    if (seq >= lane->oldest)
+        *e = (struct pawl_window_entry){
+            .seq = seq,
+            .value = value,
+            .lsn = lsn,
+            .result = result,
+            .state = PAWL_WINDOW_DONE,
+            .flags = flags,
+        };
+#ifdef PAWL_BUG_WINDOW_FORGOTTEN
+    if ((seq & 7) == 3)
+        e->state = PAWL_WINDOW_NONE;
 #endif
-    return lane->handle != PAWL_NO_HANDLE && seq <= lane->heard;
 }
 
 void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
@@ -329,21 +340,8 @@ void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, 
         op->answered = true;
         return;
     }
-    struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
-    if (seq >= lane->oldest)
-        *e = (struct pawl_window_entry){
-            .seq = seq,
-            .value = value,
-            .lsn = lsn,
-            .result = result,
-            .state = PAWL_WINDOW_DONE,
-            .flags = flags,
-        };
-#ifdef PAWL_BUG_WINDOW_FORGOTTEN
-    if ((seq & 7) == 3)
-        e->state = PAWL_WINDOW_NONE;
-#endif
-    if (!expects(lane, seq))
+    pawl_core_lane_remember(core, lane, seq, result, value, lsn, flags);
+    if (lane->handle == PAWL_NO_HANDLE)
         return;
     struct pawl_effect *out = core->port.effect(core->port.ctx, lane->handle, wait_lsn);
     out->message = 0;
@@ -379,10 +377,10 @@ void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *l
         .data = block,
         .bytes = (uint32_t)pawl_align_up(sizeof(struct pawl_comp_data) + bytes, 8),
     };
-    if (expects(lane, seq))
-        *core->port.effect(core->port.ctx, lane->handle, wait_lsn) = effect;
-    else
+    if (lane->handle == PAWL_NO_HANDLE)
         pawl_core_effect_done(core, &effect, false, 0);
+    else
+        *core->port.effect(core->port.ctx, lane->handle, wait_lsn) = effect;
 }
 
 /* --- the log --------------------------------------------------------------------------------- */

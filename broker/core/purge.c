@@ -158,10 +158,17 @@ static enum purge_result purge_run(struct pawl_core *core, struct pawl_core_purg
             return pause_job(core, job, r);
     }
     q->purging--;
-    if (job->lane)
-        pawl_core_lane_answer(core, pawl_core_lane_at(core, job->lane), job->seq, result,
-                              result == PAWL_OK ? job->total : 0, job->lsn,
-                              pawl_core_queue_wait(core, q), 0);
+    uint64_t total = result == PAWL_OK ? job->total : 0;
+    bool away = job->away;
+#ifdef PAWL_BUG_ANSWER_UNASKED
+    away = false;
+#endif
+    if (job->lane && away)
+        pawl_core_lane_remember(core, pawl_core_lane_at(core, job->lane), job->seq, result, total,
+                                job->lsn, 0);
+    else if (job->lane)
+        pawl_core_lane_answer(core, pawl_core_lane_at(core, job->lane), job->seq, result, total,
+                              job->lsn, pawl_core_queue_wait(core, q), 0);
     pawl_core_queue_wake(core, q);
     return PURGE_DONE;
 }
@@ -219,6 +226,25 @@ bool pawl_core_purge_pump(struct pawl_core *core)
         pawl_pool_give(&core->purges, n);
     }
     return false;
+}
+
+void pawl_core_purge_away(struct pawl_core *core, uint32_t lane)
+{
+    for (uint32_t n = core->purges_first; n != 0;) {
+        struct pawl_core_purge *job = pawl_pool_at(&core->purges, n);
+        job->away = job->away || job->lane == lane;
+        n = job->next;
+    }
+}
+
+void pawl_core_purge_asked(struct pawl_core *core, const struct pawl_core_lane *lane, uint64_t seq)
+{
+    for (uint32_t n = core->purges_first; n != 0;) {
+        struct pawl_core_purge *job = pawl_pool_at(&core->purges, n);
+        if (job->lane == lane->number && job->seq == seq)
+            job->away = false;
+        n = job->next;
+    }
 }
 
 /* --- drop ------------------------------------------------------------------------------------ */

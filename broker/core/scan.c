@@ -255,8 +255,13 @@ void pawl_core_scan_lane_gone(struct pawl_core *core, uint32_t lane)
 {
     for (uint32_t n = core->scans_first; n != 0;) {
         struct pawl_core_scan *job = pawl_pool_at(&core->scans, n);
-        if (job->lane == lane)
+        if (job->lane == lane) {
+            struct pawl_window_entry *e =
+                pawl_core_lane_entry(core, pawl_core_lane_at(core, lane), job->seq);
+            if (e->seq == job->seq)
+                e->state = PAWL_WINDOW_NONE; /* submitted again, it is a new one */
             job->lane = 0;
+        }
         n = job->next;
     }
 }

@@ -181,6 +181,8 @@ static void an_answer_waits_until_its_command_comes_from_the_new_rings(void **st
     pawl_core_session_detach(w->s.core, w->a.session, w->s.now);
     w->a.oldest = seq;
     assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+    w->a.hold = true;
+    (void)core_stat(&w->a, "orders"); /* a later seq says nothing of this one */
     w->s.room = room;
     core_turn(&w->s);
     assert_int_equal(core_stat(&w->b, "orders").ready, 0);
