@@ -217,6 +217,7 @@ struct pawl_core_lane {
     uint64_t id; /* 0: session pool number << 8 | number + 1; for no table, to tell used entries */
     struct pawl_home home;
     bool known, logged, blocked;
+    bool resends;    /* a lease of it may be PAWL_POSITION_AGAIN: only then are they walked over */
     uint32_t number; /* of itself in the pool */
     uint32_t lane;   /* 0..255 */
     uint32_t session;

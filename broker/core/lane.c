@@ -192,6 +192,8 @@ static void forget_lane(struct pawl_core *core, struct pawl_core_lane *lane)
 
 static bool resend(struct pawl_core *core, struct pawl_core_lane *lane)
 {
+    if (!lane->resends)
+        return true; /* nearly always: asked each time a full ring has room again */
     struct pawl_core_session *s = pawl_core_session_at(core, lane->session);
     for (uint32_t n = s->leases_first; n != 0; n = pawl_core_lease_at(core, n)->next) {
         struct pawl_core_lease *l = pawl_core_lease_at(core, n);
@@ -199,6 +201,7 @@ static bool resend(struct pawl_core *core, struct pawl_core_lane *lane)
             !pawl_core_deliver_again(core, lane, l))
             return false;
     }
+    lane->resends = false;
     return true;
 }
 
@@ -229,6 +232,7 @@ static void resume(struct pawl_core *core, struct pawl_core_lane *lane,
             pawl_core_message_timer(core, l->message);
 #endif
     }
+    lane->resends = true;
     lane->blocked = !resend(core, lane);
 }
 
