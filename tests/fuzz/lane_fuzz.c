@@ -24,7 +24,7 @@
 
 static struct loop_rig rig;
 static struct loop_client honest, hostile;
-static uint64_t queue, other_queue, used;
+static uint64_t queue, other_queue, table, used;
 static bool standing;
 /* What was reached: a corpus that reaches none of it proves nothing. */
 static struct {
@@ -53,6 +53,7 @@ static void begin(void)
      * may guess. */
     queue = loop_client_queue(&honest, "shared", PAWL_DURABLE, 0777);
     other_queue = loop_client_queue(&honest, "own", PAWL_MEMORY, 0770);
+    table = loop_client_queue(&honest, "table", PAWL_TABLE, 0777);
     standing = true;
     used = 0;
 }
@@ -148,6 +149,45 @@ static void fill(struct pawl_cmd *head, uint32_t bytes)
         m->offset = number(2);
         break;
     }
+    case PAWL_CMD_STATE: {
+        struct pawl_cmd_state *s = (void *)head;
+        s->table = number(1) % 16 ? table : queue;
+        s->op = (uint8_t)(number(1) % 9);
+        s->expect = number(1) % 4 ? UINT64_MAX : number(1);
+        s->number = (int64_t)number(8);
+        s->min = INT64_MIN;
+        s->max = INT64_MAX;
+        s->key_bytes = 1;
+        s->flags = (uint16_t)(number(1) % 4 == 0);
+        s->value_bytes = s->op == PAWL_TABLE_PUT ? (uint32_t)(number(1) % 8) : 0;
+        if (s->flags && s->op == PAWL_TABLE_PUT) {
+            s->key_bytes = 8; /* and 8 bytes of a number */
+            s->value_bytes = 8;
+        }
+        *(uint8_t *)(s + 1) = (uint8_t)('a' + number(1) % 4);
+        break;
+    }
+    case PAWL_CMD_STATE_SCAN: {
+        struct pawl_cmd_state_scan *s = (void *)head;
+        s->table = number(1) % 16 ? table : queue;
+        s->op = (uint8_t)(number(1) % 5);
+        s->key_bytes = (uint8_t)(number(1) % 17);
+        s->after_bytes = (uint8_t)(bytes - sizeof *s - pawl_min_u64(s->key_bytes, 16));
+        s->max = (uint32_t)number(1);
+        s->offset = (uint32_t)number(2);
+        break;
+    }
+    case PAWL_CMD_RESERVE: {
+        struct pawl_cmd_reserve *s = (void *)head;
+        s->table = table;
+        s->op = (uint8_t)(number(1) % 5);
+        s->id[0] = (uint8_t)(number(1) % 8);
+        s->amount = number(1);
+        s->ttl_ns = number(4);
+        s->key_bytes = 1;
+        *(uint8_t *)(s + 1) = (uint8_t)('a' + number(1) % 4);
+        break;
+    }
     case PAWL_CMD_STOP:
         ((struct pawl_cmd_one *)head)->value = hostile.seq - number(1) % 16;
         break;
@@ -182,13 +222,19 @@ static void command(bool spoiled)
         [PAWL_CMD_PEEK] = sizeof(struct pawl_cmd_message),
         [PAWL_CMD_METRICS] = sizeof(struct pawl_cmd_one),
         [PAWL_CMD_SCAN] = sizeof(struct pawl_cmd_scan),
+        [PAWL_CMD_STATE] = sizeof(struct pawl_cmd_state) + 8,
+        [PAWL_CMD_STATE_SCAN] = sizeof(struct pawl_cmd_state_scan) + 16,
+        [PAWL_CMD_RESERVE] = sizeof(struct pawl_cmd_reserve) + 8,
     };
-    static const uint8_t often[] = { PAWL_CMD_SEND,      PAWL_CMD_SEND, PAWL_CMD_RECEIVE,
-                                     PAWL_CMD_SUBSCRIBE, PAWL_CMD_ACK,  PAWL_CMD_NACK };
+    static const uint8_t often[] = { PAWL_CMD_SEND,      PAWL_CMD_SEND,   PAWL_CMD_RECEIVE,
+                                     PAWL_CMD_SUBSCRIBE, PAWL_CMD_ACK,    PAWL_CMD_NACK,
+                                     PAWL_CMD_STATE,     PAWL_CMD_RESERVE };
     uint64_t choice = number(1);
     uint16_t type =
         choice < 192 ? often[choice % sizeof often] : (uint16_t)(choice % PAWL_CMD_TYPES);
     uint32_t bytes = sizes[type] ? sizes[type] : (uint32_t)sizeof(struct pawl_cmd_queue);
+    if (type == PAWL_CMD_STATE)
+        bytes += (uint32_t)(number(1) % 2) * 8;
     if (type == PAWL_CMD_SEND || type == PAWL_CMD_RECEIVE)
         bytes += (uint32_t)(number(1) % 64) * 8;
     struct pawl_cmd *head = loop_client_claim(&hostile, type, bytes);
