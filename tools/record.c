@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "record.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -11,8 +12,9 @@
 const char *cli_record_type(uint16_t type)
 {
     static const char *const names[] = {
-        NULL,   "SESSION", "SESSION_END", "LANE",  "QUEUE",   "SEND",  "GRANT",   "RENEW",
-        "BACK", "END",     "RESTORE",     "PURGE", "MESSAGE", "GROUP", "OUTCOME",
+        NULL,      "SESSION", "SESSION_END", "LANE", "QUEUE",   "SEND",
+        "GRANT",   "RENEW",   "BACK",        "END",  "RESTORE", "PURGE",
+        "MESSAGE", "GROUP",   "OUTCOME",     "KEY",  "STATE",   "RESERVATION",
     };
     return type < PAWL_COUNT(names) ? names[type] : NULL;
 }
@@ -70,6 +72,52 @@ static void payload(json_t *j, const uint8_t *p, bool ttl, uint32_t key, uint32_
     number(j, "bytes", body);
     if (bodies)
         cli_json_bytes(j, "body", p, body);
+}
+
+static void counts(json_t *j, const struct pawl_counts *c)
+{
+    json_object_set_new(j, "number", json_integer((json_int_t)c->available));
+    json_object_set_new(j, "reserved", json_integer((json_int_t)c->reserved));
+    json_object_set_new(j, "posted", json_integer((json_int_t)c->posted));
+}
+
+static void table_key(json_t *j, const struct pawl_record_view *v, bool bodies)
+{
+    const struct pawl_state_rec *r = &v->state;
+    static const char *const kinds[] = { "deleted", "bytes", "number" };
+    number(j, "table", r->table);
+    cli_json_bytes(j, "key", v->rest, r->key_bytes);
+    word(j, "kind", kinds[r->kind]);
+    number(j, "version", r->version);
+    if (r->kind == PAWL_VALUE_NUMBER)
+        counts(j, &r->counts);
+    if (r->kind == PAWL_VALUE_BYTES)
+        number(j, "bytes", r->op.extra);
+    if (r->kind == PAWL_VALUE_BYTES && bodies)
+        cli_json_bytes(j, "value", v->rest + r->key_bytes, r->op.extra);
+}
+
+static void reservation(json_t *j, const struct pawl_record_view *v)
+{
+    const struct pawl_reservation_rec *r = &v->reservation;
+    static const char *const states[] = { "none", "open", "posted", "voided", "expired" };
+    char id[33];
+    for (size_t i = 0; i < sizeof r->id; i++)
+        (void)snprintf(id + 2 * i, 3, "%02x", r->id[i]);
+    bool copy = r->op.extra & PAWL_RECORD_COPY;
+    number(j, "table", r->table);
+    word(j, "id", id);
+    word(j, "state", states[r->state]);
+    number(j, "amount", r->amount);
+    number(j, "posted_of_it", r->posted);
+    number(j, "end_ns", r->end);
+    json_object_set_new(j, "copy", json_boolean(copy));
+    if (r->key_bytes)
+        cli_json_bytes(j, "key", v->rest, r->key_bytes);
+    if (copy)
+        return;
+    number(j, "version", r->version);
+    counts(j, &r->counts);
 }
 
 static void session(json_t *j, const struct pawl_session_rec *r)
@@ -244,6 +292,12 @@ json_t *cli_record_members(const struct pawl_record_view *v, bool bodies)
     case PAWL_RECORD_PURGE:
         number(j, "queue", v->purge.queue);
         numbers(j, "ids", v->rest, v->purge.op.extra, sizeof(uint64_t));
+        break;
+    case PAWL_RECORD_STATE:
+        table_key(j, v, bodies);
+        break;
+    case PAWL_RECORD_RESERVATION:
+        reservation(j, v);
         break;
     case PAWL_RECORD_GROUP:
         group(j, v, bodies);

@@ -43,6 +43,12 @@ static void line(struct pawl_core_text *t, const char *name, const char *queue, 
 static void queue_lines(struct pawl_core_text *t, const struct pawl_core_queue *q)
 {
     const struct pawl_queue_counters *c = &q->counters;
+    if (q->options.mode == PAWL_TABLE) {
+        line(t, "table_keys", q->name, q->keys);
+        line(t, "table_bytes", q->name, q->state_bytes);
+        line(t, "table_reservations", q->name, q->reservations);
+        return;
+    }
     line(t, "queue_ready", q->name, q->ready_count);
     line(t, "queue_scheduled", q->name, q->scheduled.count);
     line(t, "queue_leased", q->name, q->leased.count);
@@ -73,6 +79,8 @@ void pawl_core_metrics_text(const struct pawl_core *core, struct pawl_core_text 
     line(t, "queues", NULL, s.queues);
     line(t, "leases", NULL, s.leases);
     line(t, "ordering_keys", NULL, core->orders.used);
+    line(t, "keys_of_tables", NULL, core->cells.used);
+    line(t, "reservations", NULL, core->reservations.used);
     line(t, "timers", NULL, s.timers);
     line(t, "sends_total", NULL, s.sends);
     line(t, "deliveries_total", NULL, s.deliveries);

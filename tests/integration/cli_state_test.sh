@@ -88,6 +88,11 @@ expect 0 'voided' pawl state void t a2
 expect 1 'PAWL_E_RES_ALREADY_VOIDED' pawl state void t a2
 expect 1 'PAWL_E_RES_NOT_FOUND' pawl state void t a3
 
+say "the log says it"
+expect 0 'STATE .*key="m" .*kind="number".* number=-7 ' pawl log dump
+expect 0 'RESERVATION .*state="voided" .*amount=1 ' pawl log dump
+expect 0 '^pawl_table_keys.queue="t".' pawl metrics
+
 say "the table goes"
 expect 0 'dropped' pawl drop t
 expect 1 'PAWL_E_NOT_FOUND: no table' pawl state list t

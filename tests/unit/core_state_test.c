@@ -387,6 +387,64 @@ static void copies_change_nothing_and_are_not_larger_than_live(void **state)
     end(w);
 }
 
+/* Memory runs out at every place in turn: what is refused has left nothing, and what must go on
+ * does. */
+static void a_full_memory_refuses_by_name_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    const struct pawl_core_options o = { .memory_bytes = 24u << 20,
+                                         .segment_bytes = 16u << 20,
+                                         .epoch = 1,
+                                         .hash_seed = 5,
+                                         .session_grace_ns = PAWL_NS_S,
+                                         .sessions_max = 16,
+                                         .queues_max = 16 };
+    core_init_options(&w->s, &o);
+    core_client_open(&w->s, &w->a, 7);
+    w->t = core_create(&w->a, "stock", PAWL_TABLE);
+    char key[32], value[3001];
+    memset(value, 'v', sizeof value - 1);
+    value[sizeof value - 1] = 0;
+    assert_int_equal(core_add(&w->a, w->t, "n", 1000, 0, 1000).result, PAWL_OK);
+    assert_int_equal(core_reserve(&w->a, w->t, 1, "n", 10, 0).result, PAWL_OK);
+    uint32_t kept = 0;
+    for (struct core_answer a; kept < 100000; kept++) {
+        (void)snprintf(key, sizeof key, "key %u", kept);
+        value[kept % 3000] = 0; /* all sizes, so that all kinds of blocks run out */
+        a = core_put(&w->a, w->t, key, value);
+        value[kept % 3000] = 'v';
+        core_forget_events(&w->s);
+        if (a.result != PAWL_OK) {
+            expect(a, PAWL_E_FULL, PAWL_LIMIT_MEMORY);
+            break;
+        }
+    }
+    assert_in_range(kept, 100, 99999);
+    uint64_t digest = pawl_core_digest(w->s.core), bytes = w->s.core->payload.bytes;
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        (void)snprintf(key, sizeof key, "more %u", i);
+        struct core_answer a = i % 2 ? core_put(&w->a, w->t, key, value)
+                                     : core_reserve(&w->a, w->t, 100 + i, "n", 1, PAWL_NS_S);
+        if (a.result == PAWL_OK && i % 2)
+            (void)core_delete(&w->a, w->t, key);
+        else if (a.result == PAWL_OK)
+            (void)core_void(&w->a, w->t, 100 + i);
+        else
+            refused++;
+    }
+    assert_in_range(refused, 1, 400);
+    assert_true(w->s.core->payload.bytes <= bytes);
+    assert_int_equal(core_get(&w->a, w->t, "key 7").result, PAWL_OK);
+    assert_int_equal(core_post(&w->a, w->t, 1, 0).result, PAWL_OK); /* G10 */
+    assert_int_equal(core_delete(&w->a, w->t, "key 7").result, PAWL_OK);
+    assert_int_not_equal(pawl_core_digest(w->s.core), digest);
+    pawl_core_verify(w->s.core);
+    end(w);
+}
+
 /* --- check, commit, undo --------------------------------------------------------------------- */
 
 struct steps {
@@ -517,6 +575,7 @@ int main(void)
         cmocka_unit_test(a_read_waits_for_what_it_shows),
         cmocka_unit_test(a_dropped_table_leaves_nothing_behind),
         cmocka_unit_test(copies_change_nothing_and_are_not_larger_than_live),
+        cmocka_unit_test(a_full_memory_refuses_by_name_and_leaves_nothing),
         cmocka_unit_test(steps_that_are_undone_leave_no_trace),
         cmocka_unit_test(steps_that_are_committed_see_each_other_and_last),
     };
