@@ -113,10 +113,27 @@ static void say_next(const struct explain *e)
         printf("%-10s pawl resume %s\n", "", q);
 }
 
+/* What cannot be shown in a line becomes question marks. */
+static void say_bytes(const char *name, const char *p, size_t bytes)
+{
+    printf("%-10s ", name);
+    for (size_t i = 0; i < bytes; i++)
+        putchar((unsigned char)p[i] < 0x20 || p[i] == 0x7f ? '?' : p[i]);
+    putchar('\n');
+}
+
+static const char *by(const struct pawl_record *r, char text[32])
+{
+    text[0] = '\0';
+    if (r->state == PAWL_STATE_ACKED && r->holder_pid)
+        snprintf(text, 32, " by process %u", r->holder_pid);
+    return text;
+}
+
 static void say_all(const struct explain *e)
 {
     const struct pawl_record *r = &e->record;
-    char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
+    char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES], c[32];
     uint64_t now = pawl_clock_wall();
     printf("%-10s %llu in queue \"%s\" (%s)\n", "message", (unsigned long long)e->id, e->stat.name,
            cli_mode_name(e->stat.options.mode));
@@ -129,12 +146,15 @@ static void say_all(const struct explain *e)
            "%u deferred\n",
            "attempts", r->acquired, r->acquired == 1 ? "" : "s", r->failed, r->nacked, r->expired,
            r->crashed, r->deferred);
-    if (*r->reason) {
-        printf("%-10s ", "reason");
-        for (const char *p = r->reason; *p; p++)
-            putchar((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
-        putchar('\n');
-    }
+    if (*r->reason)
+        say_bytes("reason", r->reason, strlen(r->reason));
+    if (r->done_wall_ns)
+        printf("%-10s %s (%s ago)%s\n", "done", cli_time_format(r->done_wall_ns, a),
+               cli_duration_human(now > r->done_wall_ns ? now - r->done_wall_ns : 0, b), by(r, c));
+    uint8_t result[PAWL_RESULT_BYTES_MAX];
+    size_t bytes = cli_result(e->cli, e->stat.name, r, result);
+    if (bytes)
+        say_bytes("result", (const char *)result, bytes);
     say_next(e);
 }
 
@@ -172,7 +192,7 @@ int cli_explain(struct cli *cli)
                                 "no queue that you may query knows this message: it is done and "
                                 "forgotten, or never was");
     if (cli->json) {
-        json_t *j = cli_record_json(&e.record);
+        json_t *j = cli_record_json_full(cli, e.stat.name, &e.record);
         json_object_set_new(j, "queue", json_string(e.stat.name));
         cli_json_print(j);
         return CLI_DONE;

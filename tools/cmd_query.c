@@ -97,7 +97,7 @@ static int show_one(void *ctx, const struct pawl_record *r)
         return CODE_LIMIT;
     s->shown++;
     if (s->cli->json)
-        cli_json_print(cli_record_json(r));
+        cli_json_print(cli_record_json_full(s->cli, s->cli->argv[0], r));
     else
         row(s, r);
     if (s->shown % ROWS_A_FLUSH == 0 && !s->cli->json)

@@ -10,7 +10,7 @@
 
 struct settle {
     const char *done; /* "acked" */
-    const char *reason, *progress;
+    const char *reason, *progress, *result;
     uint64_t time_ns;
     uint32_t flags;
 };
@@ -91,7 +91,8 @@ static int settle_all(struct cli *cli, settle_call *call, const struct settle *s
 
 static int call_ack(struct cli *cli, const struct pawl_token *token, const struct settle *s)
 {
-    return pawl_ack(cli->lane, token, s->flags);
+    return pawl_ack_result(cli->lane, token, s->flags, s->result,
+                           s->result ? strlen(s->result) : 0);
 }
 
 static int ack_ids(struct cli *cli, const char *queue, const struct cli_list *ids,
@@ -119,6 +120,7 @@ int cli_ack(struct cli *cli)
     const struct cli_option options[] = {
         { "if-unclaimed", CLI_FLAG, &unclaimed, NULL,
           "also after the lease ended, while nobody else has\nhad the message", NULL },
+        { "result", CLI_TEXT, &s.result, "TEXT", "kept with the finished message", NULL },
         { "ignore-missing", CLI_FLAG, &ignore, NULL, "what is gone or unknown is no error", NULL },
         { "queue", CLI_TEXT, &queue, "Q", "with --id: messages that nobody holds", NULL },
         { "id", CLI_LIST, &ids, "ID", "ack by id; may be given again", NULL },
@@ -126,6 +128,8 @@ int cli_ack(struct cli *cli)
     int rc = cli_args(cli, options, PAWL_COUNT(options), 0, -1);
     if (rc == CLI_GO && !queue != !ids.n)
         rc = cli_misused(cli, "--queue and --id go together");
+    if (rc == CLI_GO && queue && s.result)
+        rc = cli_misused(cli, "--result goes with tokens");
     if (rc == CLI_GO && !queue && cli->argc == 0)
         rc = cli_misused(cli, "which? give tokens, or - to read them from stdin");
     for (int i = 0; rc == CLI_GO && queue && i < cli->argc; i++)

@@ -65,7 +65,29 @@ json_t *cli_record_json(const struct pawl_record *r)
         cli_json_number(j, "holder_pid", r->holder_pid);
     if (*r->reason)
         cli_json_bytes(j, "reason", r->reason, strlen(r->reason));
+    if (r->done_wall_ns)
+        cli_json_time(j, "done", r->done_wall_ns);
     return j;
+}
+
+json_t *cli_record_json_full(struct cli *cli, const char *queue, const struct pawl_record *r)
+{
+    json_t *j = cli_record_json(r);
+    uint8_t result[PAWL_RESULT_BYTES_MAX];
+    size_t bytes = cli_result(cli, queue, r, result);
+    if (bytes)
+        cli_json_bytes(j, "result", result, bytes);
+    return j;
+}
+
+size_t cli_result(struct cli *cli, const char *queue, const struct pawl_record *r, uint8_t *result)
+{
+    size_t have = 0;
+    /* It may be forgotten since: then there is none. */
+    if (r->result_bytes == 0 ||
+        pawl_query_result(cli->lane, queue, r->id, result, PAWL_RESULT_BYTES_MAX, &have) != PAWL_OK)
+        return 0;
+    return have < PAWL_RESULT_BYTES_MAX ? have : PAWL_RESULT_BYTES_MAX;
 }
 
 int cli_records_each(struct cli *cli, const char *queue, uint32_t mask, cli_record_each *each,

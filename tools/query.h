@@ -18,6 +18,11 @@
 bool cli_states_parse(const char *text, uint32_t *mask);
 const char *cli_dead_reason_name(uint32_t reason);
 json_t *cli_record_json(const struct pawl_record *record);
+/* With the result, which is asked for if the record says that there is one. */
+json_t *cli_record_json_full(struct cli *cli, const char *queue, const struct pawl_record *record);
+/* What it was acknowledged with, up to PAWL_RESULT_BYTES_MAX; returns how many bytes, 0: none. */
+size_t cli_result(struct cli *cli, const char *queue, const struct pawl_record *record,
+                  uint8_t *result);
 
 /* Calls each() for the messages of a queue in the states of the mask, in order of id, until it
  * returns something else than CLI_GO. CLI_GO, that, or the code of a refusal. */

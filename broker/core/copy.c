@@ -17,7 +17,12 @@ static bool copy_tombstone(struct pawl_core *core, uint32_t n, uint64_t *budget)
 {
     const struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_end_rec r;
-    if (!fits(core, sizeof r, budget))
+    const uint8_t *result = NULL;
+    uint32_t result_bytes = pawl_core_result_of(core, m->child, &result);
+#ifdef PAWL_BUG_RESULT_NOT_COPIED
+    result_bytes = 0;
+#endif
+    if (!fits(core, sizeof r + result_bytes, budget))
         return false;
     pawl_core_end_fact(core, m, &r);
     r.flags = PAWL_RECORD_COPY;
@@ -25,7 +30,10 @@ static bool copy_tombstone(struct pawl_core *core, uint32_t n, uint64_t *budget)
     r.op.extra = m->lease;
     r.uid = m->timer;
     uint64_t lsn;
-    memcpy(pawl_core_append(core, PAWL_RECORD_END, sizeof r, &lsn), &r, sizeof r);
+    uint8_t *out = pawl_core_append(core, PAWL_RECORD_END, (uint32_t)sizeof r + result_bytes, &lsn);
+    memcpy(out, &r, sizeof r);
+    if (result_bytes)
+        memcpy(out + sizeof r, result, result_bytes);
     pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
     return true;
 }

@@ -183,6 +183,7 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
         return first + sizeof(struct pawl_grant_rec) + PAWL_RECORD_HEAD +
                PAWL_GRANT_BATCH * PAWL_END_ROOM;
     case PAWL_CMD_ACK:
+        return first + PAWL_END_ROOM + pawl_min_u64(head->bytes, 2 * PAWL_RESULT_BYTES_MAX);
     case PAWL_CMD_ACK_ID:
     case PAWL_CMD_CANCEL:
         return first + PAWL_END_ROOM;
@@ -236,7 +237,9 @@ bool pawl_core_variable_fits(const struct pawl_take *t)
     }
     if (t->type >= PAWL_CMD_ACK && t->type <= PAWL_CMD_RENEW) {
         const struct pawl_cmd_settle *c = t->fixed;
-        uint32_t most = t->type == PAWL_CMD_DEFER ? PAWL_PROGRESS_BYTES_MAX : PAWL_REASON_BYTES_MAX;
+        uint32_t most = t->type == PAWL_CMD_ACK     ? PAWL_RESULT_BYTES_MAX
+                        : t->type == PAWL_CMD_DEFER ? PAWL_PROGRESS_BYTES_MAX
+                                                    : PAWL_REASON_BYTES_MAX;
         return c->text_bytes <= most && c->text_bytes <= t->variable_bytes &&
                t->variable_bytes - c->text_bytes < 8;
     }

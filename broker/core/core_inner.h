@@ -348,6 +348,7 @@ struct pawl_core {
     uint64_t messages_live, tombstones;
     uint64_t tombstones_max; /* of all queues: a quarter of the memory */
     uint64_t leases_current;
+    uint64_t result_bytes; /* that tombstones keep: a quarter of the memory at most */
     struct pawl_core_group group;
     struct pawl_core_operation operation;
     uint64_t horizon_said; /* what of the ledger's horizon is in the log */
@@ -618,10 +619,29 @@ void pawl_core_back_apply(struct pawl_core *core, const struct pawl_back_rec *re
                           uint32_t n);
 /* The lease is over by time: as above, as an expiry. */
 void pawl_core_lease_timer(struct pawl_core *core, uint32_t message);
-/* Writes and applies an END. */
+/* A result in a block of its own; 0: no memory. Bytes of it, and where it lies (may be NULL). */
+uint32_t pawl_core_result_block(struct pawl_core *core, const void *result, uint32_t bytes);
+uint32_t pawl_core_result_of(const struct pawl_core *core, uint32_t block, const uint8_t **result);
+void pawl_core_result_give(struct pawl_core *core, uint32_t block);
+/* The tombstone m has this one from now on; has none any more. */
+void pawl_core_result_keep(struct pawl_core *core, struct pawl_core_message *m, uint32_t block);
+void pawl_core_result_drop(struct pawl_core *core, struct pawl_core_message *m);
+static inline uint32_t pawl_core_result_bytes(const struct pawl_core *core,
+                                              const struct pawl_core_message *m)
+{
+    return PAWL_LIKELY(m->child == 0) ? 0 : pawl_core_result_of(core, m->child, NULL);
+}
+/* Who acknowledged it and when: value of an E_ALREADY_ACKED. */
+static inline uint64_t pawl_core_acked_value(const struct pawl_core_message *m)
+{
+    return m->place / PAWL_NS_S << 32 | m->lease;
+}
+/* Writes and applies an END. result: a block that becomes the message's; 0: none. */
 #define PAWL_END_ROOM (sizeof(struct pawl_end_rec) + PAWL_RECORD_HEAD)
 uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t message, uint8_t state,
                                const struct pawl_op_rec *op, uint8_t flags);
+uint64_t pawl_core_end_with(struct pawl_core *core, uint32_t message, uint8_t state,
+                            const struct pawl_op_rec *op, uint8_t flags, uint32_t result);
 
 /* --- queue.c --------------------------------------------------------------------------------- */
 
@@ -796,7 +816,7 @@ void pawl_core_send_take(struct pawl_take *t);
 uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *rec,
                               struct pawl_core_queue *q, uint32_t block, uint64_t lsn);
 /* Makes or overwrites the tombstone of message n, which exists. */
-void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *rec,
+void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *rec, uint32_t result,
                          struct pawl_core_queue *q, uint32_t n, uint64_t lsn);
 void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_message *m,
                         struct pawl_end_rec *out);
@@ -812,7 +832,7 @@ struct pawl_core_settle {
     uint64_t value;
     uint32_t n; /* message */
     uint32_t reason_bytes;
-    uint32_t blob, blob_bytes; /* DEFER: progress, in a payload block; 0: none */
+    uint32_t blob, blob_bytes; /* DEFER: progress, ACK: result, in a payload block; 0: none */
     uint8_t reason[PAWL_REASON_BYTES_MAX + 1];
 };
 /* Gives back what check took; for one that is not to be committed. */

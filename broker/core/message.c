@@ -30,7 +30,7 @@ uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
     if (!pawl_core_message_logged(core, m))
         return 0;
     if (pawl_core_terminal(m->state))
-        return PAWL_END_ROOM;
+        return PAWL_END_ROOM + pawl_core_result_bytes(core, m);
     /* The reason is counted at its largest only while there can be one. */
     uint64_t reason = m->nacked || m->dead_reason ? PAWL_REASON_BYTES_MAX : 0;
     if (m->lease)
@@ -249,6 +249,55 @@ void pawl_core_message_detach(struct pawl_core *core, uint32_t n)
     core->messages_live--;
 }
 
+/* --- results --------------------------------------------------------------------------------- */
+
+uint32_t pawl_core_result_block(struct pawl_core *core, const void *result, uint32_t bytes)
+{
+    uint32_t block = pawl_payload_take(&core->payload, sizeof bytes + bytes);
+    if (block == 0)
+        return 0;
+    uint8_t *to = pawl_payload_at(&core->payload, block);
+    memcpy(to, &bytes, sizeof bytes);
+    memcpy(to + sizeof bytes, result, bytes);
+    return block;
+}
+
+uint32_t pawl_core_result_of(const struct pawl_core *core, uint32_t block, const uint8_t **result)
+{
+    uint32_t bytes = 0;
+    if (block == 0)
+        return 0;
+    const uint8_t *at = pawl_payload_at(&core->payload, block);
+    memcpy(&bytes, at, sizeof bytes);
+    if (result)
+        *result = at + sizeof bytes;
+    return bytes;
+}
+
+void pawl_core_result_give(struct pawl_core *core, uint32_t block)
+{
+    if (block)
+        pawl_payload_give(&core->payload, block,
+                          (uint32_t)sizeof(uint32_t) + pawl_core_result_of(core, block, NULL));
+}
+
+void pawl_core_result_keep(struct pawl_core *core, struct pawl_core_message *m, uint32_t block)
+{
+    uint64_t before = pawl_core_message_live_bytes(core, m);
+    m->child = block;
+    core->live += pawl_core_message_live_bytes(core, m) - before;
+    core->result_bytes += pawl_core_result_bytes(core, m);
+}
+
+void pawl_core_result_drop(struct pawl_core *core, struct pawl_core_message *m)
+{
+    uint64_t before = pawl_core_message_live_bytes(core, m);
+    core->result_bytes -= pawl_core_result_bytes(core, m);
+    pawl_core_result_give(core, m->child);
+    m->child = 0;
+    core->live += pawl_core_message_live_bytes(core, m) - before;
+}
+
 /* --- ends ------------------------------------------------------------------------------------ */
 
 static void payload_free(struct pawl_core *core, struct pawl_core_message *m)
@@ -282,6 +331,7 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
     pawl_timer_destroy(&core->wheel, m->timer);
     m->state = state;
     m->sent_wall = forget;
+    m->place = m->child = 0;
     m->lease = pid;
     m->timer = uid;
     if (!(m->flags & PAWL_MESSAGE_PINS) && m->payload)
@@ -296,6 +346,8 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    if (pawl_core_terminal(m->state))
+        pawl_core_result_drop(core, m);
     core->live -= pawl_core_message_live_bytes(core, m);
     leave_for_good(core, q, n, m);
     if (!pawl_core_terminal(m->state)) {

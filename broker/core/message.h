@@ -19,9 +19,10 @@
  * payload: a block of [u64 pawl time of the TTL, if PAWL_MESSAGE_TTL] [u64 ledger entry of its key,
  * if it has one] key, ordering key, headers, body.
  *
- * A terminal message is a tombstone: payload and lease are given back and three words change their
+ * A terminal message is a tombstone: payload and lease are given back and some words change their
  * meaning: sent_wall = pawl time at which it may be forgotten, lease = pid that acknowledged it,
- * timer = uid of the last holder. */
+ * timer = uid of the last holder, place = wall time of its end (0: not known), child = payload
+ * block of [u32 bytes] the result it was acknowledged with (0: none). */
 
 #include <stdint.h>
 

@@ -342,7 +342,8 @@ bool pawl_core_forget_oldest(struct pawl_core *core, struct pawl_core_queue *q)
 
 void pawl_core_queue_done_timer(struct pawl_core *core, struct pawl_core_queue *q)
 {
-    while ((q->done.count > PAWL_TOMBSTONES_MAX || core->tombstones > core->tombstones_max) &&
+    while ((q->done.count > PAWL_TOMBSTONES_MAX || core->tombstones > core->tombstones_max ||
+            core->result_bytes > core->tombstones_max * sizeof(struct pawl_core_message)) &&
            pawl_core_forget_oldest(core, q))
         ;
     if (!core->started || q->done.first == 0 || pawl_timer_armed(&core->wheel, q->timer))

@@ -120,6 +120,18 @@ static void list(struct pawl_take *t, const struct pawl_cmd_queue *c)
 
 /* --- peek ------------------------------------------------------------------------------------ */
 
+static void peek_result(struct pawl_take *t, const struct pawl_core_message *m, uint64_t wait)
+{
+    const uint8_t *result = NULL;
+    uint32_t bytes = pawl_core_result_of(t->core, m->child, &result), block;
+    uint8_t *data = buffer(t, bytes, &block);
+    if (!data)
+        return;
+    if (bytes)
+        memcpy(data, result, bytes);
+    answer(t, block, bytes, bytes, wait);
+}
+
 static void peek(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
@@ -139,8 +151,13 @@ static void peek(struct pawl_take *t)
         refuse(t, given ? PAWL_E_FORGOTTEN : PAWL_E_NOT_FOUND, 0, wait);
         return;
     }
-    if (pawl_core_terminal(m->state)) {
+    bool of_result = c.flags & PAWL_PEEK_RESULT;
+    if (pawl_core_terminal(m->state) != of_result) {
         refuse(t, PAWL_E_STATE, m->state, wait);
+        return;
+    }
+    if (of_result) {
+        peek_result(t, m, wait);
         return;
     }
     uint64_t left = c.offset < m->body_bytes ? m->body_bytes - c.offset : 0;

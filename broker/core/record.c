@@ -130,7 +130,7 @@ static bool fits(const struct pawl_record_view *v)
                v->rest_bytes == (uint32_t)v->back.reason_bytes + v->back.progress_bytes;
     case PAWL_RECORD_END:
         return op_fits(&v->op) && terminal(v->end.state) && v->end.message != 0 &&
-               v->end.priority < PAWL_PRIORITIES && v->rest_bytes == 0;
+               v->end.priority < PAWL_PRIORITIES && v->rest_bytes <= PAWL_RESULT_BYTES_MAX;
     case PAWL_RECORD_RESTORE:
         return op_fits(&v->op) && v->rest_bytes == 0;
     case PAWL_RECORD_PURGE:

@@ -16,7 +16,7 @@
  *   GRANT        72 + 16 a message      leases given to one receive
  *   RENEW        56
  *   BACK         80 + reason + progress a lease ended and the message lives on: nack, release, ...
- *   END          72                     a message became terminal: ack, cancel, ...; also the fact
+ *   END          80 + result            a message became terminal: ack, cancel, ...; also the fact
  *                                       of a tombstone
  *   RESTORE      40                     dead -> ready
  *   PURGE        48 + 8 a message
@@ -188,6 +188,7 @@ enum pawl_back_cause {
     PAWL_BACK_CAUSES
 };
 
+/* Then: result, of one that was acknowledged with one. */
 struct pawl_end_rec {
     struct pawl_op_rec op; /* extra: pid of who acknowledged it */
     uint64_t queue, message;
@@ -200,6 +201,7 @@ struct pawl_end_rec {
     uint8_t priority;
     uint8_t flags; /* COPY, AMO */
     uint8_t dead_reason;
+    uint64_t wall; /* when, for display */
 };
 
 struct pawl_restore_rec {
@@ -312,7 +314,7 @@ _Static_assert(sizeof(struct pawl_send_rec) == 64, "no gaps");
 _Static_assert(sizeof(struct pawl_grant_rec) == 72, "no gaps");
 _Static_assert(sizeof(struct pawl_renew_rec) == 56, "no gaps");
 _Static_assert(sizeof(struct pawl_back_rec) == 80, "no gaps");
-_Static_assert(sizeof(struct pawl_end_rec) == 72, "no gaps");
+_Static_assert(sizeof(struct pawl_end_rec) == 80, "no gaps");
 _Static_assert(sizeof(struct pawl_restore_rec) == 40, "no gaps");
 _Static_assert(sizeof(struct pawl_purge_rec) == 56, "no gaps");
 _Static_assert(sizeof(struct pawl_message_rec) == 128, "no gaps");

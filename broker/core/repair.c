@@ -26,7 +26,7 @@ static int end_allowed(struct pawl_core_repair *r)
         return PAWL_OK;
     r->value = m->state;
     if (m->state == PAWL_STATE_ACKED && r->take->type == PAWL_CMD_ACK_ID) {
-        r->value = m->lease; /* pid */
+        r->value = pawl_core_acked_value(m);
         return PAWL_E_ALREADY_ACKED;
     }
     return PAWL_E_STATE;

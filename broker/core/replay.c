@@ -192,7 +192,12 @@ static int end(struct pawl_core *core, const struct pawl_record_view *v, uint64_
         n = make_tombstone(core, &v->end, q);
     if (n == 0)
         return memory_out(core);
-    pawl_core_end_apply(core, &v->end, q, n, lsn);
+    uint32_t result = 0;
+    if (v->rest_bytes)
+        result = pawl_core_result_block(core, v->rest, v->rest_bytes);
+    if (v->rest_bytes && result == 0)
+        return memory_out(core);
+    pawl_core_end_apply(core, &v->end, result, q, n, lsn);
     return 0;
 }
 

@@ -41,6 +41,8 @@ static void fill_record(const struct pawl_core *core, const struct pawl_core_mes
     r->bytes = m->body_bytes;
     if (pawl_core_terminal(m->state)) {
         r->holder_pid = m->lease;
+        r->done_wall_ns = m->place;
+        r->result_bytes = pawl_core_result_bytes(core, m);
         return;
     }
     r->created_wall_ns = m->sent_wall;

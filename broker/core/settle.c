@@ -7,7 +7,7 @@
  *   queue dropped                                E_QUEUE_GONE
  *   grant newer than any, wrong random,
  *     another uid's                              E_NOT_FOUND
- *   ACKED                                        E_ALREADY_ACKED, pid that did
+ *   ACKED                                        E_ALREADY_ACKED, pid that did, time
  *   EXPIRED, CANCELLED, PURGED, DEAD             E_STATE, the state
  *   an older grant, the message leased           E_LEASE_LOST, pid of the holder
  *   an older grant, the message not leased       E_LEASE_LOST, 0
@@ -19,7 +19,7 @@
 
 /* --- end ------------------------------------------------------------------------------------- */
 
-void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r,
+void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r, uint32_t result,
                          struct pawl_core_queue *q, uint32_t n, uint64_t lsn)
 {
     if (!(r->flags & PAWL_RECORD_COPY)) {
@@ -47,6 +47,7 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r,
         m->sent_wall = r->forget;
         m->lease = r->op.extra;
         m->timer = r->uid;
+        pawl_core_result_drop(core, m);
     } else {
         pawl_core_message_end(core, n, r->state, r->forget, r->op.extra, r->uid);
     }
@@ -59,8 +60,16 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r,
     m->priority = r->priority;
     m->dead_reason = r->dead_reason;
     /* The END says all that a tombstone needs; above a million the oldest goes at once. */
-    if (m->state == r->state)
-        pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+    if (m->state != r->state) {
+        pawl_core_result_give(core, result);
+        return;
+    }
+    m->place = r->wall;
+    if (result)
+        pawl_core_result_keep(core, m, result);
+    pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
+    if (result)
+        pawl_core_queue_done_timer(core, q); /* it may be one too many */
 }
 
 void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_message *m,
@@ -78,6 +87,7 @@ void pawl_core_end_fact(const struct pawl_core *core, const struct pawl_core_mes
         .state = m->state,
         .priority = m->priority,
         .dead_reason = m->dead_reason,
+        .wall = pawl_core_terminal(m->state) ? m->place : core->now.wall,
     };
 }
 
@@ -100,12 +110,23 @@ static inline void copy_operation(const struct pawl_op_rec *op, struct pawl_op_r
 uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t n, uint8_t state,
                                const struct pawl_op_rec *op, uint8_t flags)
 {
+    return pawl_core_end_with(core, n, state, op, flags, 0);
+}
+
+uint64_t pawl_core_end_with(struct pawl_core *core, uint32_t n, uint8_t state,
+                            const struct pawl_op_rec *op, uint8_t flags, uint32_t result)
+{
     const struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
     struct pawl_end_rec unlogged, *r = &unlogged;
     uint64_t lsn = 0;
-    if (pawl_core_queue_logged(q)) /* made where it belongs; nothing else is appended meanwhile */
-        r = pawl_core_append(core, PAWL_RECORD_END, sizeof *r, &lsn);
+    if (pawl_core_queue_logged(q)) { /* made where it belongs; nothing else is appended meanwhile */
+        const uint8_t *bytes = NULL;
+        uint32_t count = pawl_core_result_of(core, result, &bytes);
+        r = pawl_core_append(core, PAWL_RECORD_END, (uint32_t)sizeof *r + count, &lsn);
+        if (count)
+            memcpy(r + 1, bytes, count);
+    }
     pawl_core_end_fact(core, m, r);
     if (op)
         copy_operation(op, &r->op);
@@ -114,7 +135,7 @@ uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t n, uint8_t state
     r->forget = pawl_add_sat(core->now.time, q->retention_ns);
     if (m->lease)
         r->uid = pawl_core_lease_at(core, m->lease)->uid;
-    pawl_core_end_apply(core, r, q, n, lsn);
+    pawl_core_end_apply(core, r, result, q, n, lsn);
     return lsn;
 }
 
@@ -159,7 +180,7 @@ static int judge(struct pawl_core_settle *s)
     if (s->queue->gone)
         return PAWL_E_QUEUE_GONE;
     if (m->state == PAWL_STATE_ACKED) {
-        s->value = m->lease; /* pid */
+        s->value = pawl_core_acked_value(m);
         return PAWL_E_ALREADY_ACKED;
     }
     if (pawl_core_terminal(m->state) || m->state == PAWL_STATE_DEAD) {
@@ -228,28 +249,40 @@ static uint64_t renew(const struct pawl_core_settle *s)
     return lsn;
 }
 
-/* The one copy of a blob, out of memory that the client may be changing. */
+/* The one copy of a blob, out of memory that the client may be changing. What a worker leaves is
+ * no part of what must go on: it has no share in the reserves of memory and log. */
 static int take_blob(struct pawl_core_settle *s)
 {
     struct pawl_core *core = s->take->core;
     uint32_t bytes = s->cmd->text_bytes;
     if (bytes == 0)
         return PAWL_OK;
-    pawl_core_memory_open(core);
-    s->blob = pawl_payload_take(&core->payload, bytes);
-    pawl_core_memory_close(core);
+    s->value = pawl_core_queue_logged(s->queue) ? core->refuse : 0;
+#ifdef PAWL_BUG_RESULT_IN_THE_RESERVE
+    s->value = 0;
+#endif
+    if (s->value)
+        return PAWL_E_FULL;
+    if (s->take->type == PAWL_CMD_ACK) {
+        s->blob = pawl_core_result_block(core, s->take->variable, bytes);
+    } else {
+        s->blob = pawl_payload_take(&core->payload, bytes);
+        if (s->blob)
+            memcpy(pawl_payload_at(&core->payload, s->blob), s->take->variable, bytes);
+    }
     if (s->blob == 0) {
         s->value = PAWL_LIMIT_MEMORY;
         return PAWL_E_FULL;
     }
     s->blob_bytes = bytes;
-    memcpy(pawl_payload_at(&core->payload, s->blob), s->take->variable, bytes);
     return PAWL_OK;
 }
 
 void pawl_core_settle_undo(struct pawl_core_settle *s)
 {
-    if (s->blob)
+    if (s->blob && s->take->type == PAWL_CMD_ACK)
+        pawl_core_result_give(s->take->core, s->blob);
+    else if (s->blob)
         pawl_payload_give(&s->take->core->payload, s->blob, s->blob_bytes);
     s->blob = s->blob_bytes = 0;
 }
@@ -304,8 +337,10 @@ int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *s)
     if (t->type == PAWL_CMD_DEFER && (s->cmd->flags & ~PAWL_DEFER_FREE_KEY))
         return PAWL_E_INVALID;
     int result = judge(s);
-    if (t->type == PAWL_CMD_ACK)
-        return ack_allowed(s, result);
+    if (t->type == PAWL_CMD_ACK) {
+        result = ack_allowed(s, result);
+        return result == PAWL_OK ? take_blob(s) : result;
+    }
     if (result == PAWL_OK && t->type == PAWL_CMD_RENEW)
         return renew_allowed(s);
     if (result == PAWL_OK && t->type == PAWL_CMD_DEFER)
@@ -323,7 +358,7 @@ uint32_t pawl_core_settle_bytes(const struct pawl_core_settle *s)
     if (!pawl_core_queue_logged(s->queue))
         return 0;
     if (s->take->type == PAWL_CMD_ACK)
-        return sizeof(struct pawl_end_rec);
+        return (uint32_t)sizeof(struct pawl_end_rec) + s->blob_bytes;
     if (s->take->type == PAWL_CMD_RENEW)
         return sizeof(struct pawl_renew_rec);
     return (uint32_t)sizeof(struct pawl_back_rec) + s->reason_bytes + s->blob_bytes;
@@ -336,7 +371,7 @@ uint64_t pawl_core_settle_commit(struct pawl_core_settle *s)
     case PAWL_CMD_ACK:
         operation(s, &op);
         s->take->core->acks++;
-        return pawl_core_end_message(s->take->core, s->n, PAWL_STATE_ACKED, &op, 0);
+        return pawl_core_end_with(s->take->core, s->n, PAWL_STATE_ACKED, &op, 0, s->blob);
     case PAWL_CMD_NACK:
         return back(s, PAWL_BACK_NACK);
     case PAWL_CMD_RELEASE:

@@ -11,9 +11,12 @@ static uint64_t digest_message(const struct pawl_core *core, const struct pawl_c
     if (pawl_core_terminal(m->state)) {
         if (m->sent_wall <= now)
             return 0; /* may be forgotten at any time */
-        const uint64_t words[] = { m->id,      q->id,       m->state,    m->grant,   m->sent_wall,
-                                   m->lease,   m->timer,    m->acquired, m->expired, m->nacked,
-                                   m->crashed, m->deferred, m->priority };
+        const uint8_t *result = NULL;
+        uint32_t bytes = pawl_core_result_of(core, m->child, &result);
+        uint64_t hash = bytes ? pawl_hash64(result, bytes, 1) : 0;
+        const uint64_t words[] = { hash,       m->place,     m->id,      q->id,       m->state,
+                                   m->grant,   m->sent_wall, m->lease,   m->timer,    m->acquired,
+                                   m->expired, m->nacked,    m->crashed, m->deferred, m->priority };
         return pawl_hash64(words, sizeof words, core->options.hash_seed);
     }
     uint8_t state = m->state;

@@ -122,16 +122,18 @@ struct pawl_cmd_settle {
     uint64_t message, grant, random;
     uint64_t time_ns;    /* NACK and DEFER: delay (UINT64_MAX: ladder); RENEW: lease */
     uint32_t flags;      /* ACK: PAWL_ACK_...; DEFER: PAWL_DEFER_... */
-    uint32_t text_bytes; /* NACK, REJECT: reason, 0..255; DEFER: progress, 0..4,096 */
+    uint32_t text_bytes; /* NACK, REJECT: reason, 0..255; DEFER: progress, ACK: result, 0..4,096 */
 };
 
 struct pawl_cmd_message {
     struct pawl_cmd head;
     uint64_t queue, id;
     uint64_t offset; /* PEEK */
-    uint32_t flags;  /* ACK_ID: PAWL_ACK_... */
+    uint32_t flags;  /* ACK_ID: PAWL_ACK_...; PEEK: PAWL_PEEK_... */
     uint32_t reserved;
 };
+
+#define PAWL_PEEK_RESULT 1u /* not the body of a live one, but the result of one that is over */
 
 struct pawl_cmd_one {
     struct pawl_cmd head;
@@ -289,10 +291,10 @@ enum pawl_limit {
  *   SEND OK: id; OK_DUPLICATE, E_KEY_MISMATCH: id of the first one · RECEIVE OK: deliveries ·
  * QUEUE_FIND, QUEUE_CREATE OK: queue number · PURGE OK: count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT:
  * enum pawl_limit · E_STATE: enum pawl_state E_LEASE_LOST: pid of the holder, 0 if nobody holds it
- * · E_ALREADY_ACKED: pid that acked E_TOO_BIG: the limit in bytes; of a RECEIVE: ring bytes that
- * the next delivery needs (the library opens a larger lane and asks again) · STATE, RESERVE: as
- * said with them; E_PRECONDITION: the version or number found; E_RES_...: what was posted or is
- * left · else 0 */
+ * · E_ALREADY_ACKED: pid that acked, and in the upper half when (s since 1970) E_TOO_BIG: the limit
+ * in bytes; of a RECEIVE: ring bytes that the next delivery needs (the library opens a larger lane
+ * and asks again) · STATE, RESERVE: as said with them; E_PRECONDITION: the version or number found;
+ * E_RES_...: what was posted or is left · else 0 */
 
 /* --- completions ----------------------------------------------------------------------------- */
 

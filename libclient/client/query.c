@@ -143,19 +143,21 @@ int pawl_query_one(struct pawl *lane, const char *queue, uint64_t id, struct paw
     return pawl_call_leave(lane, rc);
 }
 
-int pawl_peek(struct pawl *lane, const char *queue, uint64_t id, void *body, size_t bytes,
-              size_t *have)
+/* Piece after piece, of the body or, by flags, the result. */
+static int peek(struct pawl *lane, const char *queue, uint64_t id, uint32_t flags, void *body,
+                size_t bytes, size_t *have)
 {
     uint64_t offset = 0, all = 0;
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
     if (!body && bytes)
-        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "body is NULL");
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "there is no place for the bytes");
     else
         rc = pawl_data_prepare(lane);
     while (rc == PAWL_OK) {
         struct question q = message_question(PAWL_CMD_PEEK, id, offset);
+        q.body[2] = flags;
         rc = ask(lane, queue, &q);
         if (rc < 0)
             break;
@@ -175,6 +177,18 @@ int pawl_peek(struct pawl *lane, const char *queue, uint64_t id, void *body, siz
         *have = all;
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);
+}
+
+int pawl_peek(struct pawl *lane, const char *queue, uint64_t id, void *body, size_t bytes,
+              size_t *have)
+{
+    return peek(lane, queue, id, 0, body, bytes, have);
+}
+
+int pawl_query_result(struct pawl *lane, const char *queue, uint64_t id, void *result, size_t bytes,
+                      size_t *have)
+{
+    return peek(lane, queue, id, PAWL_PEEK_RESULT, result, bytes, have);
 }
 
 int pawl_metrics(struct pawl *lane, char *text, size_t bytes)

@@ -48,7 +48,7 @@ static const struct {
     uint32_t flags, text_bytes_max;
     const char *text;
 } kinds[] = {
-    [PAWL_CMD_ACK] = { ACK_FLAGS, 0, "" },
+    [PAWL_CMD_ACK] = { ACK_FLAGS, PAWL_RESULT_BYTES_MAX, "a result has at most 4096 bytes" },
     [PAWL_CMD_NACK] = { 0, PAWL_REASON_BYTES_MAX, "a reason has at most 255 bytes" },
     [PAWL_CMD_REJECT] = { 0, PAWL_REASON_BYTES_MAX, "a reason has at most 255 bytes" },
     [PAWL_CMD_DEFER] = { PAWL_DEFER_FREE_KEY, PAWL_PROGRESS_BYTES_MAX,
@@ -92,6 +92,12 @@ static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *tok
 int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags)
 {
     return settle(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0);
+}
+
+int pawl_ack_result(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
+                    const void *result, size_t bytes)
+{
+    return settle(lane, PAWL_CMD_ACK, token, 0, flags, result, bytes);
 }
 
 int pawl_nack(struct pawl *lane, const struct pawl_token *token, uint64_t delay_ns,

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "abi/command.h"
 #include "pawl.h"
@@ -116,6 +117,17 @@ const char *pawl_text_identity(int result)
     }
 }
 
+/* Who, and when, in one number: abi/command.h. */
+static void acked(char *text, size_t bytes, uint64_t value)
+{
+    const time_t seconds = (time_t)(value >> 32);
+    char when[32] = "";
+    struct tm t;
+    if (seconds && gmtime_r(&seconds, &t))
+        (void)strftime(when, sizeof when, " at %Y-%m-%dT%H:%M:%SZ", &t);
+    (void)snprintf(text, bytes, "process %" PRIu32 " acknowledged it%s", (uint32_t)value, when);
+}
+
 void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, const char *subject)
 {
     const char *queue = subject ? subject : "of this message";
@@ -150,7 +162,7 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
         break;
     case PAWL_E_ALREADY_ACKED:
         if (value)
-            (void)snprintf(text, bytes, "process %" PRIu64 " acknowledged it", value);
+            acked(text, bytes, value);
         break;
     case PAWL_E_TOO_BIG:
         if (value)

@@ -418,6 +418,11 @@ PAWL_API PAWL_CHECK int pawl_message_header(const struct pawl_message *message, 
 /* The one acknowledgement. OK; OK_DUPLICATE (this very call, resubmitted); E_ALREADY_ACKED;
  * E_LEASE_LOST; E_STATE; E_NOT_FOUND; E_FORGOTTEN. On a durable queue OK means on disk. */
 PAWL_API PAWL_CHECK int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags);
+/* The same with a result of 0..4,096 bytes, kept with the finished message as long as it is
+ * remembered: pawl_query_result(). In the same record as the acknowledgement. E_FULL: no room for
+ * the result; an ack without one always has some. */
+PAWL_API PAWL_CHECK int pawl_ack_result(struct pawl *lane, const struct pawl_token *token,
+                                        uint32_t flags, const void *result, size_t bytes);
 /* results[i] (may be NULL) is the outcome of tokens[i]; returns as pawl_send_batch. n is 1..1,024.
  */
 PAWL_API PAWL_CHECK int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens,
@@ -472,6 +477,9 @@ struct pawl_record {
     uint32_t holder_pid;
     uint64_t bytes;
     char reason[PAWL_REASON_BYTES_MAX + 1];
+    uint64_t done_wall_ns; /* when it was acknowledged, or ended otherwise; 0: not known */
+    uint32_t result_bytes; /* of what it was acknowledged with: pawl_query_result() */
+    uint32_t reserved;
 };
 /* Messages of a queue with id > after_id and a state of the mask (1u << enum pawl_state), in id
  * order. Returns the number written (at most max, at most 1,024; 0: no more) or a negative result.
@@ -480,6 +488,11 @@ PAWL_API PAWL_CHECK int pawl_query_scan(struct pawl *lane, const char *queue, ui
                                         uint32_t state_mask, struct pawl_record *out, uint32_t max);
 PAWL_API PAWL_CHECK int pawl_query_one(struct pawl *lane, const char *queue, uint64_t id,
                                        struct pawl_record *out);
+/* What a message that is over was acknowledged with; copies up to bytes, *have gets its full size,
+ * 0 for none. E_STATE: the message lives. Kept for the queue's done_retention_ns; where results
+ * take more than a quarter of --memory the oldest tombstones of the queue go before. */
+PAWL_API PAWL_CHECK int pawl_query_result(struct pawl *lane, const char *queue, uint64_t id,
+                                          void *result, size_t bytes, size_t *have);
 /* The body of a live message, without taking it; copies up to bytes, *have gets its full size. */
 PAWL_API PAWL_CHECK int pawl_peek(struct pawl *lane, const char *queue, uint64_t id, void *body,
                                   size_t bytes, size_t *have);

@@ -47,5 +47,17 @@ broker_start
 expect 0 '"progress":"page 7"' pawl --json receive work --ack
 expect 3 '' pawl receive work
 
+say "the result of an acknowledged message"
+id=$(pawl send work job)
+first=$(token work)
+expect 0 . pawl ack "$first" --result 'seven pages'
+expect 1 'process [0-9]+ acknowledged it at 20' pawl ack "$first"
+broker_kill
+broker_start
+expect 0 'result +seven pages' pawl explain "$id"
+expect 0 'done .* by process [0-9]+' pawl explain "$id"
+expect 0 '"result":"seven pages"' pawl --json query work --id "$id"
+expect 2 'goes with tokens' pawl ack --queue work --id "$id" --result x
+
 broker_stop
 finish

@@ -782,7 +782,9 @@ static bool keep_answer(void *ctx, const struct sim_way *way)
     if (a->result == PAWL_OK_DUPLICATE && p->record && a->op->resubmit &&
         a->op->type != PAWL_CMD_SEND)
         bit = SIM_BIT(PAWL_OK);
-    if ((p->mask & bit) == 0 || (!p->any && p->value != a->value))
+    /* Of an acknowledgement by another the upper half says when. */
+    uint64_t value = a->result == PAWL_E_ALREADY_ACKED ? (uint32_t)a->value : a->value;
+    if ((p->mask & bit) == 0 || (!p->any && p->value != value))
         return false;
     if (a->op->type == PAWL_CMD_SEND && a->result == PAWL_OK)
         return a->value >> 40 == p->epoch && (way->id == 0 || way->id == a->value);

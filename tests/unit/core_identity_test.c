@@ -194,10 +194,10 @@ static void final_refusals_are_outcomes_and_others_leave_no_trace(void **state)
     struct pawl_op_id refused = new_id(w), full = new_id(w), gone = new_id(w);
     struct core_answer a = ack_under(&w->a, &d, &refused);
     assert_int_equal(a.result, PAWL_E_ALREADY_ACKED);
-    assert_int_equal(a.value, 1007);
+    assert_int_equal((uint32_t)a.value, 1007);
     a = ack_under(&w->a, &d, &refused);
     assert_int_equal(a.result, PAWL_E_ALREADY_ACKED);
-    assert_int_equal(a.value, 1007);
+    assert_int_equal((uint32_t)a.value, 1007);
     expect_state(resolve(&w->a, &refused, 0), PAWL_RESOLVED_ABORTED, PAWL_E_ALREADY_ACKED);
     pawl_core_refuse_sends(w->s.core, PAWL_LIMIT_DISK);
     assert_int_equal(send_under(&w->a, w->q, "x", &full).result, PAWL_E_FULL);

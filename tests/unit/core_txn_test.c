@@ -177,8 +177,8 @@ static void a_refused_step_refuses_all(void **state)
     uint32_t before = w->s.record_count;
     struct core_answer a = run(w, &w->a, NULL);
     assert_int_equal(a.result, PAWL_E_ALREADY_ACKED);
-    assert_int_equal(a.value, 3);  /* which step */
-    assert_int_equal(a.lsn, 1007); /* what it met: the pid that acked */
+    assert_int_equal(a.value, 3);            /* which step */
+    assert_int_equal((uint32_t)a.lsn, 1007); /* what it met: the pid that acked */
     assert_int_equal(w->s.record_count, before);
     assert_true(pawl_core_digest(w->s.core) == digest);
     pawl_core_verify(w->s.core);
