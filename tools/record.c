@@ -12,9 +12,9 @@
 const char *cli_record_type(uint16_t type)
 {
     static const char *const names[] = {
-        NULL,      "SESSION", "SESSION_END", "LANE", "QUEUE",   "SEND",
-        "GRANT",   "RENEW",   "BACK",        "END",  "RESTORE", "PURGE",
-        "MESSAGE", "GROUP",   "OUTCOME",     "KEY",  "STATE",   "RESERVATION",
+        NULL,      "SESSION", "SESSION_END", "LANE",        "QUEUE", "SEND",    "GRANT",
+        "RENEW",   "BACK",    "END",         "RESTORE",     "PURGE", "MESSAGE", "GROUP",
+        "OUTCOME", "KEY",     "STATE",       "RESERVATION", "IDEM",
     };
     return type < PAWL_COUNT(names) ? names[type] : NULL;
 }
@@ -218,6 +218,22 @@ static void outcome(json_t *j, const struct pawl_outcome_rec *r)
         number(j, "horizon_ms", r->horizon_ms);
 }
 
+static void idem(json_t *j, const struct pawl_record_view *v, bool bodies)
+{
+    static const char *const states[] = { "none",      "first", "in progress",
+                                          "abandoned", "done",  "failed" };
+    const struct pawl_idem_rec *r = &v->idem;
+    number(j, "scope", r->table);
+    word(j, "state", r->state < PAWL_COUNT(states) ? states[r->state] : "unknown");
+    number(j, "grant", r->grant);
+    number(j, "attempts", r->attempts);
+    number(j, "pid", r->pid);
+    json_object_set_new(j, "code", json_integer(r->code));
+    number(j, "bytes", r->op.extra);
+    if (bodies && r->op.extra)
+        cli_json_bytes(j, "result", v->rest, r->op.extra);
+}
+
 /* Its parts, each as a record of its own. */
 static void group(json_t *j, const struct pawl_record_view *v, bool bodies)
 {
@@ -304,6 +320,9 @@ json_t *cli_record_members(const struct pawl_record_view *v, bool bodies)
         return j;
     case PAWL_RECORD_OUTCOME:
         outcome(j, &v->outcome);
+        break;
+    case PAWL_RECORD_IDEM:
+        idem(j, v, bodies);
         break;
     default:
         return j;

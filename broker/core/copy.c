@@ -252,6 +252,22 @@ static bool copy_reservation(struct pawl_core *core, uint32_t n, uint64_t *budge
     return true;
 }
 
+static bool copy_idem(struct pawl_core *core, uint32_t n, uint64_t *budget)
+{
+    if (table_gone(core, pawl_core_idem_at(core, n)->table)) {
+        pawl_core_home_set(core, PAWL_KIND_IDEM, n, 0);
+        return true;
+    }
+    if (!fits(core, pawl_core_idem_fact_bytes(core, n), budget))
+        return false;
+#ifdef PAWL_BUG_IDEM_NOT_COPIED
+    pawl_core_home_set(core, PAWL_KIND_IDEM, n, 0);
+#else
+    pawl_core_idem_fact(core, n);
+#endif
+    return true;
+}
+
 static bool copy_key(struct pawl_core *core, uint32_t n, uint64_t *budget)
 {
     struct pawl_key_rec r;
@@ -298,6 +314,8 @@ static bool copy_one(struct pawl_core *core, enum pawl_core_kind kind, uint32_t 
         return copy_cell(core, n, budget);
     case PAWL_KIND_RESERVATION:
         return copy_reservation(core, n, budget);
+    case PAWL_KIND_IDEM:
+        return copy_idem(core, n, budget);
     case PAWL_KIND_LEDGER:
         return pawl_ledger_at(&core->ledger, n)->kind == PAWL_LEDGER_OP
                    ? copy_outcome(core, n, budget)

@@ -24,7 +24,8 @@ static int init(struct pawl_core *c)
         pawl_pool_init(&c->orders, b, sizeof(struct pawl_core_order), PAWL_ORDERS_SHIFT) != 0 ||
         pawl_pool_init(&c->cells, b, sizeof(struct pawl_cell), PAWL_CELLS_SHIFT) != 0 ||
         pawl_pool_init(&c->reservations, b, sizeof(struct pawl_core_reservation),
-                       PAWL_RESERVATIONS_SHIFT) != 0)
+                       PAWL_RESERVATIONS_SHIFT) != 0 ||
+        pawl_pool_init(&c->idems, b, sizeof(struct pawl_core_idem), PAWL_IDEMS_SHIFT) != 0)
         return -1;
     if (pawl_table_init(&c->messages_by_id, b, &c->messages, offsetof(struct pawl_core_message, id),
                         offsetof(struct pawl_core_message, chain)) != 0 ||
@@ -36,7 +37,9 @@ static int init(struct pawl_core *c)
                         offsetof(struct pawl_core_order, chain)) != 0 ||
         pawl_table_init(&c->reservations_by_id, b, &c->reservations,
                         offsetof(struct pawl_core_reservation, hash),
-                        offsetof(struct pawl_core_reservation, chain)) != 0)
+                        offsetof(struct pawl_core_reservation, chain)) != 0 ||
+        pawl_table_init(&c->idems_by_id, b, &c->idems, offsetof(struct pawl_core_idem, id),
+                        offsetof(struct pawl_core_idem, chain)) != 0)
         return -1;
     if (pawl_core_ledger_init(c) != 0)
         return -1;
@@ -83,6 +86,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_table_fini(&core->sessions_by_id);
     pawl_table_fini(&core->orders_by_id);
     pawl_table_fini(&core->reservations_by_id);
+    pawl_table_fini(&core->idems_by_id);
     pawl_pool_fini(&core->messages);
     pawl_pool_fini(&core->queues);
     pawl_pool_fini(&core->leases);
@@ -94,6 +98,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_pool_fini(&core->orders);
     pawl_pool_fini(&core->cells);
     pawl_pool_fini(&core->reservations);
+    pawl_pool_fini(&core->idems);
     if (core->homes)
         port.memory_unmap(port.ctx, core->homes, PAWL_HOME_SLOTS * sizeof *core->homes);
     if (core->names)
@@ -150,6 +155,7 @@ static const uint16_t fixed_bytes[PAWL_CMD_TYPES] = {
     [PAWL_CMD_RESERVE] = sizeof(struct pawl_cmd_reserve),
     [PAWL_CMD_TXN] = sizeof(struct pawl_cmd_txn),
     [PAWL_CMD_RESOLVE] = sizeof(struct pawl_cmd_resolve),
+    [PAWL_CMD_IDEM] = sizeof(struct pawl_cmd_idem),
 };
 
 uint32_t pawl_core_fixed_bytes(uint16_t type)
@@ -161,7 +167,7 @@ static bool answers_with_data(uint16_t type)
 {
     return type == PAWL_CMD_QUEUE_STAT || type == PAWL_CMD_QUEUE_LIST || type == PAWL_CMD_SCAN ||
            type == PAWL_CMD_PEEK || type == PAWL_CMD_METRICS || type == PAWL_CMD_RESOLVE ||
-           type == PAWL_CMD_STATE_SCAN;
+           type == PAWL_CMD_STATE_SCAN || type == PAWL_CMD_IDEM;
 }
 
 uint32_t pawl_core_answer_bytes(uint16_t type)
@@ -210,6 +216,8 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
         return first + pawl_core_state_need(head);
     case PAWL_CMD_TXN: /* no command makes a record of more than twice its size and 32 bytes */
         return first + PAWL_OUTCOME_LIVE + PAWL_RECORD_HEAD + 3 * (uint64_t)head->bytes;
+    case PAWL_CMD_IDEM: /* who begins takes over what was kept */
+        return first + PAWL_IDEM_ROOM + head->bytes;
     case PAWL_CMD_RESOLVE:
         return first + 2 * PAWL_OUTCOME_LIVE;
     default:
@@ -245,6 +253,8 @@ bool pawl_core_variable_fits(const struct pawl_take *t)
     }
     if (t->type == PAWL_CMD_STATE || t->type == PAWL_CMD_STATE_SCAN || t->type == PAWL_CMD_RESERVE)
         return pawl_core_state_fits(t->type, t->fixed, t->variable_bytes);
+    if (t->type == PAWL_CMD_IDEM)
+        return pawl_core_idem_fits(t->fixed, t->variable_bytes);
     if (t->type == PAWL_CMD_TXN)
         return t->variable_bytes > 0;
     return t->variable_bytes == 0;
@@ -294,6 +304,9 @@ int pawl_core_dispatch(struct pawl_take *t)
         return pawl_core_txn_take(t);
     case PAWL_CMD_RESOLVE:
         pawl_core_resolve_take(t);
+        break;
+    case PAWL_CMD_IDEM:
+        pawl_core_idem_take(t);
         break;
     default:
         pawl_core_queue_take(t);
@@ -493,6 +506,9 @@ bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget
             break;
         case PAWL_TIMER_RESERVATIONS:
             pawl_core_reservations_timer(core);
+            break;
+        case PAWL_TIMER_IDEM:
+            pawl_core_idem_timer(core, t->owner);
             break;
         default:
             pawl_core_queue_timer(core, t->owner);

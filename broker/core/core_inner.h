@@ -13,6 +13,7 @@
  *   group.c    several records as one   identity.c  op-ids and outcomes   txn.c  transactions
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
+ *   idem.[ch]  idempotent operations
  *   state.h    tables: cell.c (keys in order), state.c, reserve.c, state_scan.c
  *   effect.c   bytes of completions      inspect.c, query.c  stat, list, scan, peek, metrics
  *   verify.c   digest and invariants
@@ -33,6 +34,7 @@
 #include "base/bits.h"
 #include "base/hash.h"
 #include "core/core.h"
+#include "core/idem.h"
 #include "core/ledger.h"
 #include "core/message.h"
 #include "core/payload.h"
@@ -65,7 +67,8 @@ enum pawl_core_timer {
     PAWL_TIMER_ENDS,
     PAWL_TIMER_LEDGER,
     PAWL_TIMER_RESERVATION,
-    PAWL_TIMER_RESERVATIONS
+    PAWL_TIMER_RESERVATIONS,
+    PAWL_TIMER_IDEM
 };
 
 /* Kinds of objects with a home segment. */
@@ -78,6 +81,7 @@ enum pawl_core_kind {
     PAWL_KIND_STATE,
     PAWL_KIND_RESERVATION,
     PAWL_KIND_HORIZON, /* one */
+    PAWL_KIND_IDEM,
     PAWL_KINDS
 };
 
@@ -158,7 +162,8 @@ struct pawl_core_queue {
     /* of a table (state.h) */
     uint32_t root; /* cell */
     uint32_t keys, reservations;
-    uint32_t sweep_at; /* reservation where the sweep of a gone table has got to */
+    uint32_t idems;    /* of it as a scope (idem.h) */
+    uint32_t sweep_at; /* reservation or idem where the sweep of a gone table has got to */
     uint64_t state_bytes;
     char name[PAWL_NAME_BYTES_MAX + 1];
     struct pawl_queue_options options; /* as given */
@@ -190,6 +195,7 @@ struct pawl_core_session {
     uint8_t secret[16];
     struct pawl_core_peer peer;
     uint32_t leases_first, leases_last, leases_count; /* current ones */
+    uint32_t idems_first, idems_count;                /* what it works on (idem.h) */
     uint32_t timer;                                   /* of the grace */
     uint32_t ending_next;
     uint32_t lanes_count, waiters_count;
@@ -326,6 +332,8 @@ struct pawl_core {
     struct pawl_table messages_by_id, queues_by_id, sessions_by_id, orders_by_id;
     struct pawl_pool cells, reservations;
     struct pawl_table reservations_by_id;
+    struct pawl_pool idems;
+    struct pawl_table idems_by_id;
     struct pawl_payload payload;
     struct pawl_ledger ledger;
     struct pawl_wheel wheel;
@@ -867,7 +875,8 @@ void pawl_core_scan_lane_gone(struct pawl_core *core, uint32_t lane);
 struct pawl_core_session *pawl_core_session_make(struct pawl_core *core, uint64_t id);
 bool pawl_core_session_pump(struct pawl_core *core);
 void pawl_core_session_timer(struct pawl_core *core, uint32_t number);
-void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_session *s);
+void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_session *s,
+                                 uint64_t time);
 void pawl_core_session_free(struct pawl_core *core, struct pawl_core_session *s);
 void pawl_core_session_fact(const struct pawl_core_session *s, struct pawl_session_rec *out);
 struct pawl_core_lane *pawl_core_lane_make(struct pawl_core *core, struct pawl_core_session *s,

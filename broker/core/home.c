@@ -3,7 +3,7 @@
  * objects. Segments are found by their low bits: the log never holds so many at once. */
 #include "core/core_inner.h"
 
-_Static_assert(sizeof(struct pawl_core_home_slot) <= 40, "ten megabytes of address space");
+_Static_assert(sizeof(struct pawl_core_home_slot) <= 44, "eleven megabytes of address space");
 
 struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core_kind kind,
                                     uint32_t n)
@@ -21,6 +21,8 @@ struct pawl_home *pawl_core_home_of(const struct pawl_core *core, enum pawl_core
         return &pawl_cell_at(core, n)->home;
     case PAWL_KIND_RESERVATION:
         return &pawl_core_reservation_at(core, n)->home;
+    case PAWL_KIND_IDEM:
+        return &pawl_core_idem_at(core, n)->home;
     case PAWL_KIND_HORIZON:
         return (struct pawl_home *)(uintptr_t)&core->horizon_home;
     default:

@@ -180,6 +180,7 @@ static void forget_lane(struct pawl_core *core, struct pawl_core_lane *lane)
             l->position = PAWL_POSITION_NONE, l->seq = 0;
         n = l->next;
     }
+    pawl_core_idem_lane_gone(core, s, lane->lane);
     forget_jobs(core, lane->number);
     lane->seq_max = 0;
     lane->oldest = 1;

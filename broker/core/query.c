@@ -59,6 +59,7 @@ static void fill_stat(const struct pawl_core *core, const struct pawl_core_queue
     if (q->options.mode == PAWL_TABLE) {
         s->ready = q->keys;
         s->bytes = q->state_bytes;
+        s->done = q->idems;
     }
     s->sent = q->counters.sent;
     s->delivered = q->counters.delivered;

@@ -103,7 +103,8 @@ void pawl_core_queue_set_options(struct pawl_core_queue *q, const struct pawl_qu
     q->options = *o;
     q->lease_ns = o->lease_ns ? o->lease_ns : PAWL_LEASE_NS_DEFAULT;
     q->hold_ns = o->max_hold_ns ? o->max_hold_ns : PAWL_LEASE_NS_MAX;
-    q->retention_ns = o->done_retention_ns ? o->done_retention_ns : PAWL_RETENTION_NS_DEFAULT;
+    uint64_t retention = o->mode == PAWL_TABLE ? PAWL_IDEM_RETAIN_NS : PAWL_RETENTION_NS_DEFAULT;
+    q->retention_ns = o->done_retention_ns ? o->done_retention_ns : retention;
     q->dedup_window_ns = o->dedup_window_ns ? o->dedup_window_ns : PAWL_DEDUP_WINDOW_NS_DEFAULT;
     q->messages_max = o->max_messages ? o->max_messages : UINT64_MAX;
     q->bytes_max = o->max_bytes ? o->max_bytes : UINT64_MAX;

@@ -26,6 +26,7 @@ static const uint16_t fixed_bytes[] = {
     [PAWL_RECORD_KEY] = sizeof(struct pawl_key_rec),
     [PAWL_RECORD_GROUP] = sizeof(struct pawl_sub_rec), /* at least one */
     [PAWL_RECORD_OUTCOME] = sizeof(struct pawl_outcome_rec),
+    [PAWL_RECORD_IDEM] = sizeof(struct pawl_idem_rec),
 };
 
 static bool terminal(uint8_t state)
@@ -101,6 +102,17 @@ static bool reservation_fits(const struct pawl_record_view *v)
            v->rest_bytes == r->key_bytes;
 }
 
+static bool idem_fits(const struct pawl_record_view *v)
+{
+    const struct pawl_idem_rec *r = &v->idem;
+    bool ended = r->state == PAWL_IDEM_DONE || r->state == PAWL_IDEM_FAILED;
+    return op_fits(&r->op) && r->table != 0 && r->grant != 0 && r->attempts != 0 &&
+           r->lane < PAWL_LANES_MAX && r->state >= PAWL_IDEM_IN_PROGRESS &&
+           r->state <= PAWL_IDEM_FAILED && (r->session == 0 || r->state == PAWL_IDEM_IN_PROGRESS) &&
+           r->op.extra <= (ended ? PAWL_IDEM_RESULT_BYTES_MAX : PAWL_IDEM_PROGRESS_BYTES_MAX) &&
+           v->rest_bytes == r->op.extra;
+}
+
 static bool fits(const struct pawl_record_view *v)
 {
     switch (v->type) {
@@ -145,6 +157,8 @@ static bool fits(const struct pawl_record_view *v)
     case PAWL_RECORD_KEY:
         return v->rest_bytes == 0 && v->key.queue != 0 && terminal((uint8_t)v->key.state) &&
                v->key.state <= UINT8_MAX;
+    case PAWL_RECORD_IDEM:
+        return idem_fits(v);
     case PAWL_RECORD_OUTCOME:
         return op_fits(&v->op) && v->rest_bytes == 0;
     default:

@@ -26,6 +26,8 @@
  *   STATE        88 + key + value    fact, and decision of put, add, delete of a key of a table
  *   RESERVATION  128 + key           fact, and decision of reserve, post, void, expiry: with the
  *                                    number that it is taken from
+ *   IDEM         152 + bytes            fact, and decision of begin, complete, abandon, progress,
+ *                                    end of a lease: one key of a scope
  *   GROUP        records                several that happen together: {u16 type, u16 0, u32 bytes},
  *                                       body, zeros to a multiple of 8, one after the other
  *   OUTCOME      88                     fact, and decision: what became of an operation under an id
@@ -63,6 +65,7 @@ enum pawl_record_type {
     PAWL_RECORD_KEY = 15,
     PAWL_RECORD_GROUP = 13,
     PAWL_RECORD_OUTCOME = 14,
+    PAWL_RECORD_IDEM = 18,
 };
 
 struct pawl_op_rec {
@@ -285,6 +288,29 @@ struct pawl_key_rec {
     uint32_t reserved;
 };
 
+/* Then: result, or progress. All of the entry, as it is from now on. */
+struct pawl_idem_rec {
+    struct pawl_op_rec op; /* extra: bytes that follow */
+    uint64_t table;
+    uint64_t id, id_high; /* hash of table and key, under the directory's secret */
+    uint64_t hash;        /* of the parameters */
+    uint64_t grant, random;
+    uint64_t since; /* pawl time of its state */
+    uint64_t end;   /* pawl time; IN_PROGRESS: of the lease; else of forgetting */
+    uint64_t lease_ns, retain_ns;
+    uint64_t lsn;          /* DONE, FAILED: 0: of this record; a copy: of the completion */
+    uint64_t session, seq; /* IN_PROGRESS: who works on it, and his BEGIN */
+    int32_t code;
+    uint32_t attempts; /* owners so far */
+    uint32_t pid, uid;
+    uint16_t lane;
+    uint8_t state; /* enum pawl_idem_state */
+    uint8_t flags; /* PAWL_RECORD_BEGUN */
+    uint32_t reserved;
+};
+#define PAWL_RECORD_BEGUN 1u /* by a BEGIN, whose answer the entry itself holds */
+
+_Static_assert(sizeof(struct pawl_idem_rec) == 152, "no gaps");
 _Static_assert(sizeof(struct pawl_op_rec) == 24, "no gaps");
 _Static_assert(sizeof(struct pawl_state_rec) == 88, "no gaps");
 _Static_assert(sizeof(struct pawl_reservation_rec) == 128, "no gaps");
@@ -347,6 +373,7 @@ struct pawl_record_view {
         struct pawl_reservation_rec reservation;
         struct pawl_key_rec key;
         struct pawl_outcome_rec outcome;
+        struct pawl_idem_rec idem;
     };
     const uint8_t *rest;
     uint32_t rest_bytes;

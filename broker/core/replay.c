@@ -39,7 +39,7 @@ static int session(struct pawl_core *core, const struct pawl_session_rec *r, uin
     s->peer.start_time = r->start_time;
     memcpy(s->peer.label, r->label, sizeof s->peer.label);
     if (r->state == 1 && s->state != PAWL_SESSION_ENDING)
-        pawl_core_session_end_apply(core, s);
+        pawl_core_session_end_apply(core, s, 0); /* nothing has it any more, the END is older */
     pawl_core_home_set(core, PAWL_KIND_SESSION, s->number, lsn);
     return 0;
 }
@@ -51,7 +51,7 @@ static int session_end(struct pawl_core *core, const struct pawl_session_end_rec
         return 0; /* nothing of it is left in the log */
     struct pawl_core_session *s = pawl_core_session_at(core, n);
     s->known = true;
-    pawl_core_session_end_apply(core, s);
+    pawl_core_session_end_apply(core, s, r->time);
     if (s->leases_count == 0)
         pawl_core_session_free(core, s);
     return 0;
@@ -73,6 +73,7 @@ static int lane(struct pawl_core *core, const struct pawl_record_view *v, uint64
     if (r->flags & PAWL_LANE_RESET) {
         l->seq_max = l->oldest = 0;
         pawl_core_lane_clear(core, l);
+        pawl_core_idem_lane_gone(core, s, r->lane);
     }
     l->seq_max = pawl_max_u64(l->seq_max, r->seq_max);
     l->oldest = pawl_max_u64(l->oldest, r->oldest);
@@ -378,6 +379,9 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
     case PAWL_RECORD_RESERVATION:
         rc = pawl_core_reservation_replay(core, &v, lsn);
         break;
+    case PAWL_RECORD_IDEM:
+        rc = pawl_core_idem_replay(core, &v, lsn);
+        break;
     case PAWL_RECORD_KEY:
         if (pawl_core_key_fact(core, &v.key, lsn) != 0)
             rc = memory_out(core);
@@ -414,7 +418,7 @@ static int resolve(struct pawl_core *core)
         struct pawl_core_queue *q = pawl_core_queue_at(core, n);
         if (q->number != n || q->known)
             continue;
-        if (pawl_core_queue_live(q) != 0 || q->root != 0 || q->reservations != 0)
+        if (pawl_core_queue_live(q) != 0 || q->root != 0 || q->reservations != 0 || q->idems != 0)
             return -1;
         pawl_core_queue_drop_placeholder(core, q); /* dropped long ago, tombstones and all */
     }
@@ -529,7 +533,8 @@ int pawl_core_start(struct pawl_core *core, struct pawl_now now, uint64_t epoch,
     if (core->again == 0 || pawl_core_ends_start(core) != 0)
         return -1;
     arm_messages(core);
-    if (pawl_core_ledger_start(core) != 0 || pawl_core_state_start(core) != 0)
+    if (pawl_core_ledger_start(core) != 0 || pawl_core_state_start(core) != 0 ||
+        pawl_core_idem_start(core) != 0)
         return -1;
     for (uint32_t n = 1; n < core->queues.never_used; n++)
         if (pawl_core_queue_at(core, n)->number == n)

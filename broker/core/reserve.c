@@ -535,6 +535,8 @@ int pawl_core_state_start(struct pawl_core *core)
 
 bool pawl_core_state_sweep(struct pawl_core *core, struct pawl_core_queue *table, uint32_t *budget)
 {
+    if (!pawl_core_idem_sweep(core, table, budget))
+        return false;
     while (table->reservations && *budget > 0) {
         if (++table->sweep_at >= core->reservations.never_used)
             table->sweep_at = 1;

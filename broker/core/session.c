@@ -46,6 +46,7 @@ void pawl_core_session_fact(const struct pawl_core_session *s, struct pawl_sessi
 void pawl_core_session_free(struct pawl_core *core, struct pawl_core_session *s)
 {
     PAWL_ASSERT_REL(s->leases_count, ==, 0);
+    PAWL_ASSERT_REL(s->idems_count, ==, 0);
     for (uint32_t i = 0; i < PAWL_LANES_MAX; i++)
         if (s->lanes[i])
             pawl_core_lane_free(core, pawl_core_lane_at(core, s->lanes[i]));
@@ -194,7 +195,7 @@ void pawl_core_session_each(struct pawl_core *core,
 /* --- the end in pieces ----------------------------------------------------------------------- */
 
 /* What the log must be told before the first lease goes. */
-void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_session *s)
+void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_session *s, uint64_t time)
 {
     s->state = PAWL_SESSION_ENDING;
     s->end_logged = true;
@@ -209,6 +210,7 @@ void pawl_core_session_end_apply(struct pawl_core *core, struct pawl_core_sessio
             pawl_core_lease_over(core, l); /* of the session; the lease goes on */
         n = next;
     }
+    pawl_core_idem_session_end(core, s, time);
 }
 
 /* The program had this one in its hands. */
@@ -230,9 +232,9 @@ static bool give_back(struct pawl_core *core, struct pawl_core_session *s)
         const struct pawl_session_end_rec r = { s->id, core->now.time, s->why };
         uint64_t lsn;
         memcpy(pawl_core_append(core, PAWL_RECORD_SESSION_END, sizeof r, &lsn), &r, sizeof r);
-        pawl_core_session_end_apply(core, s);
+        pawl_core_session_end_apply(core, s, r.time);
     } else if (s->home.segment == 0) {
-        pawl_core_session_end_apply(core, s);
+        pawl_core_session_end_apply(core, s, core->now.time);
     }
     while (s->leases_first) {
         if (!pawl_core_has_room(core, PAWL_BACK_ROOM))

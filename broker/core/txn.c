@@ -22,6 +22,7 @@ struct step {
         struct pawl_core_settle settle;
         struct pawl_core_repair repair;
         struct pawl_state_plan state;
+        struct pawl_idem_plan idem;
     };
 };
 
@@ -44,7 +45,7 @@ static bool allowed(uint16_t type)
 {
     return type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_DEFER) ||
            type == PAWL_CMD_ACK_ID || type == PAWL_CMD_CANCEL || type == PAWL_CMD_STATE ||
-           type == PAWL_CMD_RESERVE;
+           type == PAWL_CMD_RESERVE || type == PAWL_CMD_IDEM;
 }
 
 static bool of_table(const struct step *s)
@@ -183,6 +184,17 @@ static int check_state(struct txn *x, struct step *s, uint32_t *bytes)
     return result;
 }
 
+static int check_idem(struct txn *x, struct step *s, uint32_t *bytes)
+{
+    const struct pawl_cmd_idem *c = s->take.fixed;
+    if (c->op != PAWL_IDEM_OP_COMPLETE)
+        return PAWL_E_INVALID;
+    int result = pawl_core_idem_check(&s->take, &s->idem);
+    x->found = s->idem.value;
+    *bytes = pawl_core_idem_bytes(&s->idem);
+    return result;
+}
+
 static int check(struct txn *x, struct step *s)
 {
     uint32_t bytes = 0;
@@ -191,6 +203,8 @@ static int check(struct txn *x, struct step *s)
         result = check_send(x, s, &bytes);
     else if (of_table(s))
         result = check_state(x, s, &bytes);
+    else if (s->take.type == PAWL_CMD_IDEM)
+        result = check_idem(x, s, &bytes);
     else if (s->take.type == PAWL_CMD_ACK_ID || s->take.type == PAWL_CMD_CANCEL)
         result = check_repair(x, s, &bytes);
     else
@@ -235,6 +249,7 @@ static struct pawl_core_queue *queue_of(const struct step *s)
     case PAWL_CMD_NONE:
     case PAWL_CMD_STATE: /* tables are durable: see wait_for() */
     case PAWL_CMD_RESERVE:
+    case PAWL_CMD_IDEM:
         return NULL;
     case PAWL_CMD_SEND:
         return s->send.queue;
@@ -267,6 +282,8 @@ static void undo(struct txn *x)
             pawl_core_state_undo(x->take->core, &s->state);
         else if (s->take.type >= PAWL_CMD_ACK && s->take.type <= PAWL_CMD_DEFER)
             pawl_core_settle_undo(&s->settle);
+        else if (s->take.type == PAWL_CMD_IDEM)
+            pawl_core_idem_undo(&s->idem);
     }
 }
 
@@ -279,6 +296,9 @@ static uint64_t commit_one(struct step *s)
     case PAWL_CMD_STATE:
     case PAWL_CMD_RESERVE:
         (void)pawl_core_state_commit(s->take.core, &s->state, NULL);
+        return 0;
+    case PAWL_CMD_IDEM:
+        (void)pawl_core_idem_commit(&s->idem, NULL);
         return 0;
     case PAWL_CMD_SEND:
         return pawl_core_send_commit(&s->send, &lsn);
@@ -318,7 +338,7 @@ static uint64_t wait_for(struct txn *x)
     bool durable = core->operation.lane != NULL;
     for (uint32_t i = 0; i < x->count; i++) {
         const struct pawl_core_queue *q = queue_of(&x->steps[i]);
-        durable = durable || of_table(&x->steps[i]);
+        durable = durable || of_table(&x->steps[i]) || x->steps[i].take.type == PAWL_CMD_IDEM;
         if (!q)
             continue;
         durable = durable || q->options.mode == PAWL_DURABLE;

@@ -135,7 +135,7 @@ uint64_t pawl_core_digest(const struct pawl_core *core)
         if (e->kind != PAWL_LEDGER_NONE)
             sum += digest_entry(core, e);
     }
-    return sum + pawl_core_state_digest(core);
+    return sum + pawl_core_state_digest(core) + pawl_core_idem_digest(core);
 }
 
 /* --- invariants ------------------------------------------------------------------------------ */
@@ -359,6 +359,7 @@ void pawl_core_verify(const struct pawl_core *core)
     verify_ends(core, &r);
     PAWL_ASSERT_REL(r.in_ready + r.behind, ==, r.ready);
     r.live += pawl_core_state_verify(core);
+    r.live += pawl_core_idem_verify(core);
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
     PAWL_ASSERT_REL(r.messages, ==, in_queues);
     PAWL_ASSERT_REL(r.done, ==, done);

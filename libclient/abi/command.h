@@ -55,6 +55,7 @@ enum pawl_cmd_type {
     PAWL_CMD_STATE = 28,      /* struct pawl_cmd_state: a write or an assertion */
     PAWL_CMD_STATE_SCAN = 29, /* struct pawl_cmd_state_scan: reads; each answers with data */
     PAWL_CMD_RESERVE = 30,    /* struct pawl_cmd_reserve: reserve, post, void */
+    PAWL_CMD_IDEM = 31,       /* struct pawl_cmd_idem */
     PAWL_CMD_TYPES
 };
 
@@ -69,7 +70,8 @@ static inline int pawl_cmd_identifiable(uint16_t type)
 {
     return type == PAWL_CMD_SEND || (type >= PAWL_CMD_ACK && type <= PAWL_CMD_RESTORE) ||
            (type >= PAWL_CMD_QUEUE_CREATE && type <= PAWL_CMD_QUEUE_RESUME) ||
-           type == PAWL_CMD_TXN || type == PAWL_CMD_STATE || type == PAWL_CMD_RESERVE;
+           type == PAWL_CMD_TXN || type == PAWL_CMD_STATE || type == PAWL_CMD_RESERVE ||
+           type == PAWL_CMD_IDEM; /* but its BEGIN and READ: E_INVALID */
 }
 
 struct pawl_cmd {
@@ -243,11 +245,53 @@ struct pawl_reservation_data {
     uint8_t key[PAWL_KEY_BYTES_MAX + 1]; /* of an open one */
 };
 
+/* --- idempotent operations: broker/core/idem.h ----------------------------------------------- */
+
+enum pawl_idem_op {
+    PAWL_IDEM_OP_BEGIN = 1, /* data = struct pawl_idem_data + what there is from 0; value = grant;
+                               E_IDEM_MISMATCH: value = hash of the first one */
+    PAWL_IDEM_OP_COMPLETE = 2,
+    PAWL_IDEM_OP_ABANDON = 3,
+    PAWL_IDEM_OP_PROGRESS = 4, /* bytes; renews the lease */
+    PAWL_IDEM_OP_READ = 5, /* changes nothing; data as of BEGIN, from offset; OK_MISSING without;
+                              E_CONFLICT: it has another grant than the one asked for */
+    PAWL_IDEM_OPS
+};
+
+/* Variable part, without gaps: key, bytes; then zeros up to a multiple of 8. */
+struct pawl_cmd_idem {
+    struct pawl_cmd head;
+    uint64_t table;
+    uint64_t hash;          /* BEGIN: of the parameters */
+    uint64_t lease_ns;      /* BEGIN: 0: the table's; PROGRESS: 0: as before */
+    uint64_t grant, random; /* COMPLETE, ABANDON, PROGRESS: token; READ: grant, or 0 for any */
+    int32_t code;           /* COMPLETE */
+    uint32_t bytes;         /* COMPLETE: result; PROGRESS */
+    uint32_t offset;        /* READ */
+    uint8_t op;             /* enum pawl_idem_op */
+    uint8_t key_bytes;      /* 1..255 */
+    uint16_t flags;         /* COMPLETE: PAWL_IDEM_FINAL_FAIL */
+};
+
+struct pawl_idem_data {
+    uint64_t hash;
+    uint64_t grant, random; /* random: of FIRST */
+    uint64_t lsn;           /* DONE, FAILED: of the completion */
+    uint64_t left_ns;       /* FIRST, IN_PROGRESS: of the lease; else until it is forgotten */
+    uint64_t age_ns;        /* how long it is in its state */
+    uint32_t state;         /* enum pawl_idem_state */
+    int32_t code;
+    uint32_t attempts; /* owners so far; FIRST: before this one */
+    uint32_t pid;      /* of the newest owner */
+    uint32_t bytes;    /* all of the result or progress */
+    uint32_t reserved;
+};
+
 /* All or none, as one record. Followed by `count` commands as they would stand in the ring (types
- * SEND, ACK to DEFER, ACK_ID, CANCEL, STATE, RESERVE), of whose heads only bytes and type are read.
- * Answer: OK, value = id of the first message sent, the others follow it by one each, in order of
- * their sends; a refusal: value = number of the command that was refused, from 1, lsn = what it
- * would have had as its value. */
+ * SEND, ACK to DEFER, ACK_ID, CANCEL, STATE, RESERVE, IDEM COMPLETE), of whose heads only bytes and
+ * type are read. Answer: OK, value = id of the first message sent, the others follow it by one
+ * each, in order of their sends; a refusal: value = number of the command that was refused, from 1,
+ * lsn = what it would have had as its value. */
 struct pawl_cmd_txn {
     struct pawl_cmd head;
     uint32_t count; /* 1..4,096 */
@@ -374,6 +418,8 @@ _Static_assert(sizeof(struct pawl_reservation_data) == 288, "layout");
 _Static_assert(sizeof(struct pawl_cmd_txn) == 40, "layout");
 _Static_assert(sizeof(struct pawl_cmd_resolve) == 56, "layout");
 _Static_assert(sizeof(struct pawl_comp_resolved) == 32, "layout");
+_Static_assert(sizeof(struct pawl_cmd_idem) == 88, "layout");
+_Static_assert(sizeof(struct pawl_idem_data) == 72, "layout");
 _Static_assert(sizeof(struct pawl_comp_answer) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_data) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_delivery) == 96, "layout");

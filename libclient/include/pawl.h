@@ -635,6 +635,93 @@ struct pawl_reservation {
 PAWL_API PAWL_CHECK int pawl_reservation_get(struct pawl *lane, const char *table,
                                              const uint8_t id[16], struct pawl_reservation *out);
 
+/* --- idempotent operations ------------------------------------------------------------------- */
+
+/* Work that a repeat must not do again: its result is kept under a key, and every later call with
+ * the key is given it, byte for byte. A scope holds keys (1..255 bytes) and is a table:
+ * pawl_table_create() makes it, its write right is for begin and complete, its read right for
+ * pawl_idem_get(). Of its options count lease_ns (of begin; 10 s), done_retention_ns (24 h unless
+ * set, at most 90 days) and max_messages (keys remembered).
+ *
+ *   begin -> FIRST: do the work, then complete. The key is this process's until the lease is over.
+ *         -> IN_PROGRESS: somebody else is at it
+ *         -> DONE, FAILED: the result
+ *
+ * An owner that dies, abandons the key, or whose lease ends, loses it: the next begin is FIRST and
+ * is told how many tried before (attempts) and what the last one left with pawl_idem_progress(). It
+ * must then find out itself, at the outside system, what was done already. token.grant grows with
+ * every owner, over crashes of the broker too: hand it to outside systems as fencing number. */
+
+#define PAWL_IDEM_RESULT_BYTES_MAX 65536u
+#define PAWL_IDEM_PROGRESS_BYTES_MAX 1024u
+/* complete: it failed for good, and begin answers FAILED from now on */
+#define PAWL_IDEM_FINAL_FAIL 1u
+
+enum pawl_idem_state {
+    PAWL_IDEM_NONE,
+    PAWL_IDEM_FIRST,
+    PAWL_IDEM_IN_PROGRESS,
+    PAWL_IDEM_ABANDONED,
+    PAWL_IDEM_DONE,
+    PAWL_IDEM_FAILED
+};
+
+/* Works from any lane and session of the same user. */
+struct pawl_idem_token {
+    uint64_t grant, random;
+    uint64_t scope; /* number of the table */
+    uint32_t key_bytes;
+    uint8_t key[PAWL_KEY_BYTES_MAX + 1];
+};
+
+struct pawl_idem {
+    size_t size;
+    uint32_t state;     /* enum pawl_idem_state */
+    int32_t code;       /* DONE, FAILED: as completed */
+    uint32_t attempts;  /* owners so far; FIRST: before this one */
+    uint32_t owner_pid; /* the newest owner's */
+    uint32_t bytes;     /* all of the result (DONE, FAILED) or progress, however much was copied */
+    uint32_t reserved;
+    uint64_t left_ns;             /* FIRST, IN_PROGRESS: of the lease; else until it is forgotten */
+    uint64_t age_ns;              /* how long it is in its state */
+    uint64_t lsn;                 /* DONE, FAILED: position of the completion */
+    uint64_t param_hash;          /* of the first call */
+    struct pawl_idem_token token; /* FIRST */
+};
+#define PAWL_IDEM_INIT                   \
+    {                                    \
+        .size = sizeof(struct pawl_idem) \
+    }
+
+/* param_hash: of everything that makes two calls the same one (pawl_idem_hash(), or your own);
+ * E_IDEM_MISMATCH: the key was begun with another one, which is out->param_hash. lease_ns: 1 ms to
+ * 12 h, 0: the scope's; it counts from the broker's decision. Copies up to `bytes` of the result or
+ * progress into `result` (may be NULL with 0). E_QUOTA: the scope has as many keys as it may have.
+ * E_FULL. Durable on return, whatever is told. After an unknown outcome (E_DEADLINE,
+ * E_BROKER_DOWN) the key may be this process's until the lease ends. */
+PAWL_API PAWL_CHECK int pawl_idem_begin(struct pawl *lane, const char *scope, const void *key,
+                                        size_t key_bytes, uint64_t param_hash, uint64_t lease_ns,
+                                        void *result, size_t bytes, struct pawl_idem *out);
+/* The work is done: code and result (up to 64 KiB) are what every later begin is told. flags:
+ * PAWL_IDEM_FINAL_FAIL or 0. OK; OK_DUPLICATE: it was completed so before, by this token; E_STATE:
+ * completed otherwise by this token; E_LEASE_LOST: the lease is over or another has the key;
+ * E_NOT_FOUND: no such key (any more); E_TOO_BIG; E_FULL. */
+PAWL_API PAWL_CHECK int pawl_idem_complete(struct pawl *lane, const struct pawl_idem_token *token,
+                                           int32_t code, const void *result, size_t bytes,
+                                           uint32_t flags);
+/* Keeps up to 1,024 bytes for whoever has to go on, and renews the lease: it ends lease_ns from now
+ * (0: as at begin). Refused as complete. */
+PAWL_API PAWL_CHECK int pawl_idem_progress(struct pawl *lane, const struct pawl_idem_token *token,
+                                           const void *progress, size_t bytes, uint64_t lease_ns);
+/* Gives the key up: the next begin is FIRST. Refused as complete. */
+PAWL_API PAWL_CHECK int pawl_idem_abandon(struct pawl *lane, const struct pawl_idem_token *token);
+/* What is known of the key, without beginning anything. OK_MISSING: nothing. */
+PAWL_API PAWL_CHECK int pawl_idem_get(struct pawl *lane, const char *scope, const void *key,
+                                      size_t key_bytes, void *result, size_t bytes,
+                                      struct pawl_idem *out);
+/* A hash of 64 bits (XXH3) for param_hash. Pure, the same in every process and version. */
+PAWL_API uint64_t pawl_idem_hash(const void *parameters, size_t bytes);
+
 /* --- operation ids --------------------------------------------------------------------------- */
 
 /* A number for one operation, made and stored by its caller before the operation is sent, so that
@@ -740,6 +827,11 @@ PAWL_API PAWL_CHECK int pawl_txn_assert_ge(struct pawl_txn *txn, const char *tab
 PAWL_API PAWL_CHECK int pawl_txn_get(struct pawl_txn *txn, const char *table, const void *key,
                                      size_t key_bytes, void *value, size_t bytes,
                                      struct pawl_value *out);
+
+/* pawl_idem_complete() as a step: with the acknowledgement, the sends and the state of the work. */
+PAWL_API PAWL_CHECK int pawl_txn_idem_complete(struct pawl_txn *txn,
+                                               const struct pawl_idem_token *token, int32_t code,
+                                               const void *result, size_t bytes, uint32_t flags);
 
 struct pawl_committed {
     size_t size;
