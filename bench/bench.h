@@ -117,6 +117,8 @@ struct pawl *bench_client(const struct bench_broker *br, const struct bench_clie
 /* Fails the benchmark for a negative result. Returns it otherwise. */
 int bench_must(struct pawl *lane, int result, const char *what);
 void bench_queue(struct pawl *lane, const char *name, enum pawl_mode mode);
+void bench_queue_window(struct pawl *lane, const char *name, enum pawl_mode mode,
+                        uint64_t dedup_window_ns);
 /* A counter or gauge of the broker by name; -1: the broker does not say. */
 double bench_metric(struct pawl *lane, const char *name);
 
@@ -166,6 +168,13 @@ void bench_timers(const struct bench *b);
 void bench_death(const struct bench *b);
 void bench_idle(const struct bench *b);
 void bench_txn(const struct bench *b);
+void bench_ledger(const struct bench *b);
+
+/* One repeat of those of path.c and throughput.c: ns of the broker's code a life; lives a second.
+ */
+double bench_path_life(const struct bench *b, enum pawl_mode mode, uint32_t body_bytes,
+                       uint64_t retention_ns, bool keys);
+double bench_lives_rate(const struct bench *b, enum pawl_mode mode, bool keys);
 
 /* device.c: the disk without a broker. Appends 4 KiB blocks to a zero-filled file with O_DIRECT and
  * O_DSYNC through io_uring, one in flight. */

@@ -43,6 +43,7 @@ struct path {
     struct pawl_core_session *session;
     struct client producer, consumer;
     uint64_t queue;
+    bool keys;      /* a dedup key each */
     uint64_t spent; /* in the broker's code */
     uint64_t sent, acked;
     uint64_t state; /* of the stand-in for random bits: the kernel's share is not the question */
@@ -215,15 +216,19 @@ static void send_some(struct path *p, uint32_t count, uint32_t body_bytes)
     static const uint8_t body[BODY_BYTES_MAX];
     struct client *c = &p->producer;
     for (uint32_t i = 0; i < count && c->seq + 1 - c->oldest < WINDOW; i++) {
+        const uint64_t key[2] = { p->sent, 0x79656b };
+        uint32_t key_bytes = p->keys ? sizeof(key) : 0;
         struct pawl_cmd_send *s =
-            claim(c, PAWL_CMD_SEND, (uint32_t)sizeof(*s) + (body_bytes + 7) / 8 * 8);
+            claim(c, PAWL_CMD_SEND, (uint32_t)sizeof(*s) + key_bytes + (body_bytes + 7) / 8 * 8);
         if (s == NULL)
             break;
         memset(&s->queue, 0, sizeof(*s) - sizeof(s->head));
         s->queue = p->queue;
         s->body_bytes = body_bytes;
         s->priority = PAWL_PRIORITY_DEFAULT;
-        memcpy(s + 1, body, body_bytes);
+        s->key_bytes = (uint8_t)key_bytes;
+        memcpy(s + 1, key, key_bytes);
+        memcpy((uint8_t *)(s + 1) + key_bytes, body, body_bytes);
         p->sent++;
     }
     pawl_ring_publish(&c->out);
@@ -244,6 +249,7 @@ static void set_up(struct path *p, enum pawl_mode mode, uint64_t retention_ns)
     q->options = (struct pawl_queue_options)PAWL_QUEUE_OPTIONS_INIT;
     q->options.mode = mode;
     q->options.done_retention_ns = retention_ns;
+    q->options.dedup_window_ns = PAWL_NS_S; /* entries come and go */
     pawl_ring_publish(&p->producer.out);
     for (int i = 0; i < 1000 && p->queue == 0; i++) {
         turn(p, 10000000);
@@ -265,6 +271,7 @@ struct path_run {
     const struct bench *b;
     enum pawl_mode mode;
     uint32_t body_bytes;
+    bool keys;
     uint64_t retention_ns;
     double ns;
 };
@@ -283,6 +290,7 @@ static void path_child(void *arg)
     static double slices[65536];
     uint32_t n = 0;
     snprintf(dir, sizeof(dir), "%s/path", run->b->dir);
+    p.keys = run->keys;
     open_engine(&p, dir);
     set_up(&p, run->mode, run->retention_ns);
     uint64_t end = bench_now() + (uint64_t)(run->b->seconds * 1e9);
@@ -306,6 +314,21 @@ static void path_child(void *arg)
     bench_tree_remove(dir);
 }
 
+double bench_path_life(const struct bench *b, enum pawl_mode mode, uint32_t body_bytes,
+                       uint64_t retention_ns, bool keys)
+{
+    struct path_run *run = bench_share(sizeof(*run));
+    run->b = b;
+    run->mode = mode;
+    run->body_bytes = body_bytes;
+    run->keys = keys;
+    run->retention_ns = retention_ns;
+    bench_join(bench_spawn(b->broker_core, path_child, run), "path");
+    double ns = run->ns;
+    bench_unshare(run, sizeof(*run));
+    return ns;
+}
+
 static void path_case(const struct bench *b, const char *name, enum pawl_mode mode,
                       uint32_t body_bytes, uint64_t retention_ns)
 {
@@ -313,15 +336,9 @@ static void path_case(const struct bench *b, const char *name, enum pawl_mode mo
     bench_result_init(&cost, "path", "ns", "%s", name);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "path", name) && bench_repeat_next(b, &r)) {
-        struct path_run *run = bench_share(sizeof(*run));
-        run->b = b;
-        run->mode = mode;
-        run->body_bytes = body_bytes;
-        run->retention_ns = retention_ns;
-        bench_join(bench_spawn(b->broker_core, path_child, run), "path");
+        double ns = bench_path_life(b, mode, body_bytes, retention_ns, false);
         if (bench_repeat_keep(b, &r))
-            bench_result_value(&cost, run->ns);
-        bench_unshare(run, sizeof(*run));
+            bench_result_value(&cost, ns);
     }
     cost.far = r.far;
     bench_result_print(b, &cost);

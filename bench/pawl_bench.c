@@ -29,6 +29,9 @@ static const struct scenario scenarios[] = {
     { "memory", "bytes of memory a waiting message", bench_memory },
     { "timers", "delayed messages: insertion, memory, lateness of a storm", bench_timers },
     { "death", "SIGKILL of a consumer until another one has its message", bench_death },
+    { "ledger",
+      "dedup keys: memory, look-ups, the longest insertion; lives with keys beside without",
+      bench_ledger },
     { "idle", "processor time of the broker and of idle clients", bench_idle },
 };
 #define SCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))

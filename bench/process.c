@@ -227,7 +227,14 @@ struct pawl *bench_client(const struct bench_broker *br, const struct bench_clie
 
 void bench_queue(struct pawl *lane, const char *name, enum pawl_mode mode)
 {
+    bench_queue_window(lane, name, mode, 0);
+}
+
+void bench_queue_window(struct pawl *lane, const char *name, enum pawl_mode mode,
+                        uint64_t dedup_window_ns)
+{
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
+    o.dedup_window_ns = dedup_window_ns;
     o.mode = mode;
     o.max_crashed = 0;
     o.lease_ns = 600 * PAWL_NS_S;

@@ -23,6 +23,7 @@ struct lives_case {
     uint32_t body_bytes, ring_bytes;
     uint64_t lag_max, backlog;
     double aim;
+    bool keys; /* a dedup key each, remembered for a second */
 };
 
 struct lives_run {
@@ -61,6 +62,10 @@ static void producer_child(void *arg)
     if (answers == NULL)
         bench_fail("no memory");
     memset(body, 0x5a, sizeof(body));
+    uint64_t key[2] = { 0, 0x79656b };
+    struct pawl_send_options keyed = PAWL_SEND_OPTIONS_INIT;
+    keyed.key = key;
+    keyed.key_bytes = sizeof(key);
     pawl_add_seq_u32(&run->ready, 1);
     while (pawl_load_acq_u32(&run->stop) == 0) {
         uint64_t held = pawl_load_acq_u64(&run->acked);
@@ -70,8 +75,10 @@ static void producer_child(void *arg)
             body[1] = sent % 64 == 0 ? bench_now() : 0;
             body[last] = ~sent;
             pawl_ticket ticket;
+            key[0] = sent;
             bench_must(lane,
-                       pawl_submit_send(lane, "lives", body, run->c->body_bytes, NULL, &ticket),
+                       pawl_submit_send(lane, "lives", body, run->c->body_bytes,
+                                        run->c->keys ? &keyed : NULL, &ticket),
                        "send");
             sent++;
         }
@@ -216,7 +223,7 @@ static void lives_repeat(struct lives_run *run, struct lives_figures *out)
     struct bench_broker_options o = { .core = b->broker_core, .memory = "4G" };
     bench_broker_start(b, &run->broker, &o);
     struct pawl *lane = bench_client(&run->broker, NULL);
-    bench_queue(lane, "lives", run->c->mode);
+    bench_queue_window(lane, "lives", run->c->mode, PAWL_NS_S);
     pid_t consumer = bench_spawn(b->client_core, consumer_child, run);
     pid_t producer = bench_spawn(b->client_core, producer_child, run);
     bench_await(&run->ready, 2, "producer and consumer");
@@ -233,6 +240,20 @@ static void lives_repeat(struct lives_run *run, struct lives_figures *out)
     pawl_close(lane);
     bench_broker_stop(&run->broker);
     bench_broker_remove(&run->broker);
+}
+
+double bench_lives_rate(const struct bench *b, enum pawl_mode mode, bool keys)
+{
+    const struct lives_case c = { "lives", mode, 64,  256 << 10, b->small ? 20000 : 1000000,
+                                  0,       0,    keys };
+    struct lives_figures f = { 0 };
+    struct lives_run *run = bench_share(sizeof(*run));
+    run->b = b;
+    run->c = &c;
+    pawl_histogram_init(&run->h);
+    lives_repeat(run, &f);
+    bench_unshare(run, sizeof(*run));
+    return f.rate;
 }
 
 static void lives(const struct bench *b, const struct lives_case *c)
@@ -349,16 +370,16 @@ void bench_throughput(const struct bench *b)
 {
     uint64_t some = b->small ? 20000 : 1000000;
     const struct lives_case cases[] = {
-        { "durable_64", PAWL_DURABLE, 64, 256 << 10, some, 0, 2000000 },
-        { "durable_1024", PAWL_DURABLE, 1024, 256 << 10, some, 0, 0 },
-        { "durable_1024_ring_1m", PAWL_DURABLE, 1024, 1 << 20, some, 0, 600000 },
-        { "relaxed_64", PAWL_RELAXED, 64, 256 << 10, some, 0, 0 },
-        { "memory_64", PAWL_MEMORY, 64, 256 << 10, some, 0, 3000000 },
-        { "memory_64_backlog", PAWL_MEMORY, 64, 256 << 10, some, some / 2, 0 },
-        { "memory_64_short", PAWL_MEMORY, 64, 256 << 10, 4096, 0, 6000000 },
-        { "memory_64_short_ring_1m", PAWL_MEMORY, 64, 1 << 20, 4096, 0, 0 },
-        { "memory_1024_short", PAWL_MEMORY, 1024, 256 << 10, 4096, 0, 0 },
-        { "memory_1024_short_ring_1m", PAWL_MEMORY, 1024, 1 << 20, 4096, 0, 1500000 },
+        { "durable_64", PAWL_DURABLE, 64, 256 << 10, some, 0, 2000000, false },
+        { "durable_1024", PAWL_DURABLE, 1024, 256 << 10, some, 0, 0, false },
+        { "durable_1024_ring_1m", PAWL_DURABLE, 1024, 1 << 20, some, 0, 600000, false },
+        { "relaxed_64", PAWL_RELAXED, 64, 256 << 10, some, 0, 0, false },
+        { "memory_64", PAWL_MEMORY, 64, 256 << 10, some, 0, 3000000, false },
+        { "memory_64_backlog", PAWL_MEMORY, 64, 256 << 10, some, some / 2, 0, false },
+        { "memory_64_short", PAWL_MEMORY, 64, 256 << 10, 4096, 0, 6000000, false },
+        { "memory_64_short_ring_1m", PAWL_MEMORY, 64, 1 << 20, 4096, 0, 0, false },
+        { "memory_1024_short", PAWL_MEMORY, 1024, 256 << 10, 4096, 0, 0, false },
+        { "memory_1024_short_ring_1m", PAWL_MEMORY, 1024, 1 << 20, 4096, 0, 1500000, false },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         lives(b, &cases[i]);
