@@ -330,13 +330,13 @@ double bench_path_life(const struct bench *b, enum pawl_mode mode, uint32_t body
 }
 
 static void path_case(const struct bench *b, const char *name, enum pawl_mode mode,
-                      uint32_t body_bytes, uint64_t retention_ns)
+                      uint32_t body_bytes, uint64_t retention_ns, bool keys)
 {
     struct bench_result cost;
     bench_result_init(&cost, "path", "ns", "%s", name);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "path", name) && bench_repeat_next(b, &r)) {
-        double ns = bench_path_life(b, mode, body_bytes, retention_ns, false);
+        double ns = bench_path_life(b, mode, body_bytes, retention_ns, keys);
         if (bench_repeat_keep(b, &r))
             bench_result_value(&cost, ns);
     }
@@ -346,8 +346,9 @@ static void path_case(const struct bench *b, const char *name, enum pawl_mode mo
 
 void bench_path(const struct bench *b)
 {
-    path_case(b, "path_memory_64", PAWL_MEMORY, 64, 0);
-    path_case(b, "path_memory_64_forgotten", PAWL_MEMORY, 64, 1000000);
-    path_case(b, "path_memory_1024", PAWL_MEMORY, 1024, 0);
-    path_case(b, "path_durable_64", PAWL_DURABLE, 64, 0);
+    path_case(b, "path_memory_64", PAWL_MEMORY, 64, 0, false);
+    path_case(b, "path_memory_64_forgotten", PAWL_MEMORY, 64, 1000000, false);
+    path_case(b, "path_memory_64_keyed", PAWL_MEMORY, 64, 0, true);
+    path_case(b, "path_memory_1024", PAWL_MEMORY, 1024, 0, false);
+    path_case(b, "path_durable_64", PAWL_DURABLE, 64, 0, false);
 }

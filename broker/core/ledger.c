@@ -236,6 +236,14 @@ static void over(struct pawl_core *core, uint32_t n)
     pawl_core_ledger_remove(core, n);
 }
 
+/* Those that follow in the ring of this day: the bucket of the next, the next but one itself. */
+static void prefetch_after(const struct pawl_ledger *l, uint32_t n)
+{
+    const struct pawl_ledger_entry *next = pawl_ledger_at(l, pawl_ledger_at(l, n)->next);
+    pawl_table_prefetch(&l->table, next->id);
+    __builtin_prefetch(pawl_ledger_at(l, next->next));
+}
+
 void pawl_core_ledger_timer(struct pawl_core *core, enum pawl_ledger_kind kind)
 {
     struct pawl_ledger_calendar *c = &core->ledger.calendars[kind];
@@ -244,7 +252,9 @@ void pawl_core_ledger_timer(struct pawl_core *core, enum pawl_ledger_kind kind)
         c->today = day;
         if (i == FORGET_A_TURN)
             break; /* the rest in the next turn: that day is over */
-        over(core, c->days[day & DAYS_MASK]);
+        uint32_t n = c->days[day & DAYS_MASK];
+        prefetch_after(&core->ledger, n);
+        over(core, n);
     }
     if (day != UINT64_MAX)
         arm(core, c, day);

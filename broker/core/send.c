@@ -223,14 +223,20 @@ struct name {
     uint32_t over; /* an entry of this name that counts no more */
 };
 
-/* Was the key used? All of it is hashed once, in our own copy. */
-static int key_look(struct pawl_core_send *s, struct name *name)
+/* All of it is hashed once, in our own copy, and what a look-up needs is on its way. */
+static void key_hash(struct pawl_core_send *s, struct name *name)
 {
     struct pawl_core *core = s->take->core;
     const uint8_t *p = content(s);
     pawl_core_key_name(core, s->queue->id, p, s->cmd->key_bytes, &name->id, &name->id_high);
     pawl_core_ledger_prefetch(core, PAWL_LEDGER_KEY, name->id, name->id_high);
     name->body = pawl_core_key_body(core, p + s->bytes - s->cmd->body_bytes, s->cmd->body_bytes);
+}
+
+/* Was the key used? */
+static int key_look(struct pawl_core_send *s, struct name *name)
+{
+    struct pawl_core *core = s->take->core;
     int result = pawl_core_key_look(core, name->id, name->id_high, name->body, &name->over);
     if (result == PAWL_OK)
         return result;
@@ -302,13 +308,17 @@ int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_
             s->value = PAWL_LIMIT_MEMORY;
             return PAWL_E_FULL;
         }
-        result = key_look(s, &name);
-        if (result != PAWL_OK)
-            return result;
+        key_hash(s, &name);
     }
     result = room(s, beside);
-    if (result == PAWL_OK && s->cmd->key_bytes)
-        result = key_hold(s, &name);
+    if (s->cmd->key_bytes) {
+        /* A repeat needs no room. */
+        int used = key_look(s, &name);
+        if (used != PAWL_OK)
+            return used;
+        if (result == PAWL_OK)
+            result = key_hold(s, &name);
+    }
     if (result != PAWL_OK)
         pawl_core_send_undo(s);
     return result;

@@ -72,11 +72,26 @@ void pawl_table_fini(struct pawl_table *table)
     memset(table, 0, sizeof *table);
 }
 
+#define SPLIT_AHEAD 8u
+
+/* Buckets are split in their order: the one that will be in a few insertions, and its first entry,
+ * can be had by then. */
+static void split_prefetch(const struct pawl_table *table)
+{
+    uint64_t b = table->buckets - table->round + SPLIT_AHEAD;
+    if (b >= table->round)
+        return;
+    uint32_t first = *bucket(table, b);
+    if (first)
+        __builtin_prefetch((uint8_t *)pawl_pool_at(table->pool, first) + table->id_offset);
+}
+
 /* Bucket `buckets - round` gives what belongs into the new bucket `buckets`. */
 static void split(struct pawl_table *table)
 {
     if (!segment_ready(table, table->buckets))
         return;
+    split_prefetch(table);
     uint32_t *from = bucket(table, table->buckets - table->round);
     uint32_t *to = bucket(table, table->buckets);
     uint64_t mask = 2 * table->round - 1;
