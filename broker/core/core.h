@@ -167,6 +167,10 @@ uint32_t pawl_core_fixed_bytes(uint16_t type);
  * or later. */
 int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const void *fixed,
                    const void *variable, uint32_t variable_bytes, struct pawl_now now);
+/* A hint: this record will perhaps be the next but one to be taken. What deciding it looks at is
+ * fetched into the cache. Reads it where the client may be changing it, believes none of it and
+ * does nothing that shows. */
+void pawl_core_ahead(struct pawl_core *core, const void *record, uint32_t bytes);
 /* Refuse what needs new room with E_FULL and this enum pawl_limit; 0: take again. */
 void pawl_core_refuse_sends(struct pawl_core *core, uint32_t limit);
 

@@ -150,6 +150,27 @@ uint32_t pawl_core_key_hold(struct pawl_core *core, const struct pawl_core_queue
     return pawl_core_ledger_insert(core, &e);
 }
 
+void pawl_core_ahead(struct pawl_core *core, const void *record, uint32_t bytes)
+{
+    struct pawl_ledger *l = &core->ledger;
+    if (l->ahead) /* of the record before this one; its bucket has come */
+        pawl_table_prefetch_entry(&l->table, l->ahead);
+    l->ahead = 0;
+    struct pawl_cmd_send c;
+    uint8_t key[PAWL_KEY_BYTES_MAX];
+    if (bytes < sizeof c)
+        return;
+    memcpy(&c, record, sizeof c);
+    uint32_t at = (uint32_t)sizeof c;
+    at += c.flags & PAWL_SEND_TIMES ? (uint32_t)sizeof(struct pawl_cmd_send_times) : 0;
+    if (c.head.type != PAWL_CMD_SEND || c.key_bytes == 0 || at + c.key_bytes > bytes)
+        return;
+    memcpy(key, (const uint8_t *)record + at, c.key_bytes);
+    uint64_t high;
+    pawl_core_key_name(core, c.queue, key, c.key_bytes, &l->ahead, &high);
+    pawl_table_prefetch(&l->table, l->ahead);
+}
+
 /* --- replay ---------------------------------------------------------------------------------- */
 
 static int put(struct pawl_core *core, struct pawl_ledger_entry *e, uint32_t *n)

@@ -84,6 +84,7 @@ struct pawl_ledger {
     struct pawl_ledger_calendar calendars[PAWL_LEDGER_KINDS];
     bool started;
     uint32_t sweep; /* where looking for keys of gone queues goes on */
+    uint64_t ahead; /* name that is looked up soon; 0: none */
     uint64_t duplicates, mismatches, evicted;
 };
 

@@ -74,16 +74,24 @@ void pawl_table_fini(struct pawl_table *table)
 
 #define SPLIT_AHEAD 8u
 
-/* Buckets are split in their order: the one that will be in a few insertions, and its first entry,
- * can be had by then. */
+static void entry_prefetch(const struct pawl_table *table, uint32_t number)
+{
+    if (number)
+        __builtin_prefetch((uint8_t *)pawl_pool_at(table->pool, number) + table->id_offset);
+}
+
+/* Buckets are split in their order: the first entry of one that will be in some insertions, and the
+ * second of one that will be sooner, can be had by then. */
 static void split_prefetch(const struct pawl_table *table)
 {
-    uint64_t b = table->buckets - table->round + SPLIT_AHEAD;
-    if (b >= table->round)
+    uint64_t b = table->buckets - table->round;
+    if (b + 2 * SPLIT_AHEAD >= table->round)
         return;
-    uint32_t first = *bucket(table, b);
+    entry_prefetch(table, *bucket(table, b + 2 * SPLIT_AHEAD));
+    uint32_t first = *bucket(table, b + SPLIT_AHEAD);
+    uint64_t id;
     if (first)
-        __builtin_prefetch((uint8_t *)pawl_pool_at(table->pool, first) + table->id_offset);
+        entry_prefetch(table, *id_chain(table, first, &id));
 }
 
 /* Bucket `buckets - round` gives what belongs into the new bucket `buckets`. */
@@ -166,6 +174,11 @@ void pawl_table_remove(struct pawl_table *table, uint64_t id, uint32_t number)
         }
         link = chain;
     }
+}
+
+void pawl_table_prefetch_entry(const struct pawl_table *table, uint64_t id)
+{
+    entry_prefetch(table, *bucket_of(table, id));
 }
 
 void pawl_table_prefetch(const struct pawl_table *table, uint64_t id)

@@ -34,5 +34,7 @@ void pawl_table_insert(struct pawl_table *table, uint64_t id, uint32_t number);
 void pawl_table_remove(struct pawl_table *table, uint64_t id, uint32_t number);
 /* Starts fetching the bucket of an id that will be looked up soon. */
 void pawl_table_prefetch(const struct pawl_table *table, uint64_t id);
+/* Later, when the bucket has come: its first entry. */
+void pawl_table_prefetch_entry(const struct pawl_table *table, uint64_t id);
 
 #endif

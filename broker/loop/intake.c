@@ -101,6 +101,7 @@ static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uin
         return LATER;
     }
     copy_rest(fixed, record, type->fixed_bytes);
+    in->ahead = head->type == PAWL_CMD_SEND && ((struct pawl_cmd_send *)fixed)->key_bytes != 0;
 #ifdef PAWL_BUG_DOUBLE_FETCH
     bytes = pawl_load_rlx_u32((const uint32_t *)(const void *)record);
 #endif
@@ -108,6 +109,19 @@ static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uin
     int rc = pawl_core_take(pawl_engine_core(in->engine), lane->core, fixed,
                             record + type->fixed_bytes, bytes - type->fixed_bytes, now);
     return rc == PAWL_OK ? TAKEN : BREACH;
+}
+
+/* What is in the ring behind the record that is about to be taken, as far as is known without
+ * asking. Its size is read for this alone. */
+static void look_ahead(struct pawl_intake *in, const struct pawl_lane *lane)
+{
+    const struct pawl_ring_consumer *r = &lane->in;
+    if (r->next == r->tail)
+        return;
+    const uint8_t *record = r->data + (r->next & (r->size - 1));
+    uint32_t bytes = pawl_load_rlx_u32((const uint32_t *)(const void *)record);
+    if (bytes <= r->tail - r->next)
+        pawl_core_ahead(pawl_engine_core(in->engine), record, bytes);
 }
 
 uint32_t pawl_intake_lane(struct pawl_intake *in, struct pawl_lane *lane, struct pawl_now now,
@@ -125,6 +139,8 @@ uint32_t pawl_intake_lane(struct pawl_intake *in, struct pawl_lane *lane, struct
             why = "a word of a submission ring is out of its range";
             break;
         }
+        if (PAWL_UNLIKELY(in->ahead))
+            look_ahead(in, lane);
         enum taken taken = take(in, lane, record, bytes, now);
         if (taken == LATER) {
             lane->in.next -= bytes;

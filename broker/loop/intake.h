@@ -26,6 +26,7 @@ struct pawl_intake {
     bool log_blocked;      /* a command found no room in the log ... */
     uint64_t blocked_when; /* ... at this progress of the engine */
     uint64_t taken;        /* commands, since the start */
+    bool ahead;            /* the last command had a key: the next will have one, too */
     uint64_t free;         /* log bytes of this drain that need not be asked for one by one */
     struct pawl_intake_type {
         uint32_t fixed_bytes;  /* 0: no such type */
