@@ -47,9 +47,10 @@ for number, line in enumerate(open(sys.argv[1]), 1):
 for want in ("limits cacheline_one_way", "limits device_4k_spin", "path path_memory_64",
              "durable send_64_spin_two_cores", "durable ratio_64_spin_two_cores",
              "durable 16_producers_pinned", "throughput durable_64", "throughput memory_64",
-             "throughput in_turn_memory_one_core", "txn durable_16_clients", "recover log_1024", "memory index_durable_64",
-             "timers storm_lateness_durable", "timers live_in_storm_memory",
-             "death redelivery_durable", "idle broker_and_30_clients"):
+             "throughput in_turn_memory_one_core", "txn durable_16_clients", "recover log_1024",
+             "memory index_durable_64", "timers storm_lateness_durable", "timers live_in_storm_memory",
+             "ledger resident_an_entry", "ledger rate_kept_durable_64", "death redelivery_durable",
+             "idle broker_and_30_clients"):
     bench, case = want.split()
     if (bench, case) in seen:
         continue

@@ -87,6 +87,10 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
     play.last_deadline = head->deadline;
     return play.take_result;
 }
+void pawl_core_ahead(struct pawl_core *core, const void *record, uint32_t bytes)
+{
+    (void)core, (void)record, (void)bytes;
+}
 void pawl_core_lane_room(struct pawl_core *core, struct pawl_core_lane *lane)
 {
     (void)core, (void)lane;
