@@ -244,6 +244,9 @@ static int parse(struct cli *cli, const struct cli_option *options, size_t count
 {
     struct option rows[OPTIONS_MAX + 3] = { 0 };
     known_count = 0;
+    /* What an earlier parse found stands in *cli. */
+    global_dir = global_socket = NULL;
+    global_json = global_timeout_given = false;
     for (size_t i = 0; i < count; i++)
         known[known_count++] = &options[i];
     for (size_t i = 0; i < PAWL_COUNT(globals); i++)
@@ -278,8 +281,8 @@ static int parse(struct cli *cli, const struct cli_option *options, size_t count
         cli->dir = global_dir;
     if (global_socket)
         cli->socket = global_socket;
-    cli->json = global_json;
-    cli->timeout_given = global_timeout_given;
+    cli->json |= global_json;
+    cli->timeout_given |= global_timeout_given;
     if (global_timeout_given)
         cli->timeout_ns = global_timeout;
     return version ? CODE_VERSION : CLI_GO;
