@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/prng.h"
@@ -24,6 +25,14 @@ struct ledger_run {
     double hit_ns[SIZES], miss_ns[SIZES]; /* at 10,000, 100,000, ... */
     struct pawl_histogram insert;
 };
+
+/* Processor time of this thread: whoever else wants the core is not the table's fault. */
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * PAWL_NS_S + (uint64_t)t.tv_nsec;
+}
 
 static void *map(void *ctx, size_t bytes)
 {
@@ -89,11 +98,11 @@ static void ledger_child(void *arg)
     uint32_t sizes = 0;
     for (uint64_t i = 0; i < run->count; i++) {
         const struct pawl_ledger_entry e = entry_of(i);
-        uint64_t start = bench_now();
+        uint64_t start = thread_ns();
         if (pawl_core_ledger_ready(core, PAWL_LEDGER_KEY, 1) != 0 ||
             pawl_core_ledger_insert(core, &e) == 0)
             bench_fail("the ledger is full");
-        uint64_t took = bench_now() - start;
+        uint64_t took = thread_ns() - start;
         pawl_histogram_add(&run->insert, took);
         spent += took;
         if (i + 1 == size && sizes < SIZES) {
@@ -116,7 +125,8 @@ static void alone(const struct bench *b)
     bench_result_init(&insert, "ledger", "us", "insert");
     bench_result_init(&rate, "ledger", "ns", "insert_mean");
     bench_result_note(&bytes, "%llu entries", (unsigned long long)count);
-    bench_result_note(&insert, "each by itself, the clock's 20 ns in it; the maximum is its worst");
+    bench_result_note(&insert,
+                      "each by itself, processor time, the clock's in it; page faults too");
     if (!b->small)
         bench_result_aim(&bytes, "value", BENCH_AT_MOST, 80);
     for (uint32_t i = 0; i < SIZES; i++) {

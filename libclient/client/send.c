@@ -290,7 +290,7 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
     }
     rc = sum_up(lane, out, n, queue);
     for (uint32_t i = 0; i < n; i++)
-        if (!is_ok(out[i].result))
+        if (!is_ok(out[i].result) && out[i].result != PAWL_E_KEY_MISMATCH)
             out[i].id = 0;
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);
