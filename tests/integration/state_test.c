@@ -164,6 +164,56 @@ static void values_outlive_their_segments(void)
     free(back);
 }
 
+/* A value that takes several answers is read while another process writes it: each read shows one
+ * version whole. */
+static int rewrite(void *arg)
+{
+    uint32_t *stop = arg;
+    struct pawl *lane = harness_open(&broker);
+    uint8_t *value = malloc(PAWL_STATE_BYTES_MAX);
+    harness_check(value != NULL);
+    for (uint32_t i = 0; !__atomic_load_n(stop, __ATOMIC_RELAXED); i++) {
+        memset(value, (int)(i % 256), PAWL_STATE_BYTES_MAX);
+        harness_check_rc(pawl_state_put(lane, "torn", "k", 1, value, 20000 + i % 7, PAWL_ANY, NULL),
+                         PAWL_OK);
+    }
+    pawl_close(lane);
+    free(value);
+    return 0;
+}
+
+static void a_long_read_is_of_one_version(void)
+{
+    harness_step("long reads");
+    struct pawl *lane = harness_open(&broker);
+    uint32_t *stop = harness_shared(sizeof *stop), conflicts = 0, reads = 0;
+    uint8_t *value = malloc(PAWL_STATE_BYTES_MAX);
+    harness_check(value != NULL);
+    harness_check_rc(pawl_table_create(lane, "torn", NULL), PAWL_OK);
+    harness_check_rc(pawl_state_put(lane, "torn", "k", 1, "", 0, 0, NULL), PAWL_OK);
+    pid_t pid = harness_fork(rewrite, stop);
+    uint64_t last = 0;
+    while (reads < 40) {
+        struct pawl_value v = PAWL_VALUE_INIT;
+        int rc = pawl_state_get(lane, "torn", "k", 1, value, PAWL_STATE_BYTES_MAX, &v);
+        if (rc == PAWL_E_CONFLICT) {
+            conflicts++;
+            continue;
+        }
+        harness_check_rc(rc, PAWL_OK);
+        harness_check(v.version >= last && v.bytes <= PAWL_STATE_BYTES_MAX);
+        for (uint32_t i = 1; i < v.bytes; i++)
+            harness_check(value[i] == value[0]);
+        last = v.version;
+        reads++;
+    }
+    __atomic_store_n(stop, 1, __ATOMIC_RELAXED);
+    harness_check(harness_wait(pid) == 0);
+    pawl_close(lane);
+    free(value);
+    printf("long reads: %u whole, %u given up\n", reads, conflicts);
+}
+
 static void a_scan_sees_each_key_once(void)
 {
     harness_step("scan");
@@ -248,6 +298,29 @@ static void refusals_have_names_and_words(void)
     harness_check_rc(pawl_state_get(lane, "table", "n", 1, NULL, 0, &v), PAWL_OK_MISSING);
     harness_check(v.version == 0 && v.kind == PAWL_VALUE_NONE);
     harness_check_rc(pawl_state_get(lane, "table", "", 0, NULL, 0, &v), PAWL_E_INVALID);
+    /* limits: each at it and one past it */
+    char key[PAWL_KEY_BYTES_MAX + 1];
+    memset(key, 'k', sizeof key);
+    harness_check_rc(pawl_state_put(lane, "table", key, PAWL_KEY_BYTES_MAX, "x", 1, 0, NULL),
+                     PAWL_OK);
+    harness_check_rc(pawl_state_put(lane, "table", key, PAWL_KEY_BYTES_MAX + 1, "x", 1, 0, NULL),
+                     PAWL_E_INVALID);
+    harness_check_rc(pawl_state_get(lane, "table", key, PAWL_KEY_BYTES_MAX, NULL, 0, &v), PAWL_OK);
+    char *large = calloc(1, PAWL_STATE_BYTES_MAX + 1);
+    harness_check(large != NULL);
+    harness_check_rc(pawl_state_put(lane, "table", "l", 1, large, PAWL_STATE_BYTES_MAX, 0, NULL),
+                     PAWL_OK);
+    harness_check_rc(
+        pawl_state_put(lane, "table", "m", 1, large, PAWL_STATE_BYTES_MAX + 1, 0, NULL),
+        PAWL_E_TOO_BIG);
+    free(large);
+    struct pawl_state_item item = { .size = sizeof item };
+    harness_check_rc(
+        pawl_state_scan(lane, "table", NULL, 0, NULL, 0, &item, PAWL_STATE_PAGE_MAX + 1),
+        PAWL_E_INVALID);
+    harness_check_rc(pawl_reserve(lane, "table", id, "n", 1, 0, 0, NULL), PAWL_E_INVALID);
+    harness_check_rc(pawl_reserve(lane, "table", id, "n", 1, 1, PAWL_DELAY_NS_MAX + 1, NULL),
+                     PAWL_E_INVALID);
     pawl_close(lane);
 }
 
@@ -258,6 +331,7 @@ int main(void)
     harness_broker_start(&broker);
     many_writers();
     values_outlive_their_segments();
+    a_long_read_is_of_one_version();
     a_scan_sees_each_key_once();
     refusals_have_names_and_words();
     harness_broker_stop(&broker);
