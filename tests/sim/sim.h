@@ -15,7 +15,7 @@
  *   sim_rules.c   the contract: what one decision may make of one message
  *   sim_order.c   order, limits and counts over many messages
  *   sim_key.c     dedup keys
- *   sim_state.c   tables and reservations
+ *   sim_state.c   tables and reservations   sim_state_ask.c what clients ask of them
  *   sim_note.c    the trace, its hash, the end at a violation
  *
  * README.md: how to read a failing seed. */
@@ -74,7 +74,7 @@ struct sim_lane;
 struct sim_message;
 struct sim_queue;
 struct sim_state;
-struct thing;
+struct sim_thing;
 
 /* --- operations ------------------------------------------------------------------------------ */
 
@@ -128,7 +128,7 @@ struct sim_op {
     /* STOP: the operation it ends. STAT, PURGE: what the counts may be. */
     struct sim_op *target;
     struct sim_counts *counts; /* of a read of the stock: live reserved, bytes posted */
-    struct thing *thing;       /* key or reservation that it names */
+    struct sim_thing *thing;   /* key or reservation that it names */
     uint64_t version;          /* of a write of a key, once it has shown */
     uint32_t expect_write;     /* of a compare and set: the write that must stand */
     uint64_t after;            /* SCAN */

@@ -4,95 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/sim_model.h"
+#include "sim/sim_state.h"
 
-/* Tables and reservations: what clients ask of them, and what the contract allows as an answer.
- *
- * A key or a reservation is a *thing*. As a message has (sim_model.h), it has a row of stands, each
- * a set of ways in which it may stand; a decision turns each way into those that are allowed, with
- * the answer that goes with it; what shows throws out the ways that it contradicts, in older stands
- * too, since it proves its decision durable. A crash makes one set of all stands.
- *
- * A key's way is the write that it shows: the number of the operation, 0 for no key. Versions are
- * not predicted: the first that shows of a write is that write's for ever, no other write's, and of
- * one key they grow in the order of the decisions. The stock, which reservations are taken from, is
- * checked by sums: available + reserved + posted is constant, and each is what the reservations may
- * stand for. Every third seed has a table: the others run as without. */
-
-#define KEYS 5u
-#define STOCK 1000000
-#define PREDS 6u
-#define OPEN_MAX 3u
-#define AMBIGUOUS UINT32_MAX /* two ways are left that found different writes */
-#define KEEP_NS (24 * SIM_HOUR)
-
-enum check { CHECK_ZERO, CHECK_VERSION, CHECK_NUMBER, CHECK_DATA, CHECK_ANY };
-
-/* What an operation must answer if this way is true. */
-struct pred {
-    uint32_t op; /* 0: free */
-    int32_t result;
-    uint8_t check; /* enum check: of the value */
-    bool record;   /* it is in the log */
-    uint16_t pad;
-    uint32_t found; /* VERSION, DATA: of this write */
-    int64_t number; /* NUMBER, DATA of a number */
-};
-
-struct way {
-    uint32_t write; /* key: operation whose value it has; reservation: its RESERVE */
-    uint8_t state;  /* key: enum pawl_value_kind; reservation: enum pawl_reservation_state */
-    uint8_t pad[3];
-    int64_t number; /* key; reservation: what was posted */
-    uint64_t end;   /* reservation OPEN: of its time, SIM_NEVER; over: since, at the earliest */
-    struct pred preds[PREDS];
-};
-
-struct set {
-    struct way *ways;
-    uint32_t count, capacity;
-};
-struct stand {
-    struct set set;
-    uint64_t pos; /* of the log behind the decision; SIM_NEVER: not known yet */
-};
-/* Of a write: between which moments it was decided (submitted again after a crash, it may have been
- * done the first time), and the version that was shown. */
-struct known {
-    uint64_t first, last, version;
-};
-
-struct thing {
-    char name[8];
-    uint64_t id;    /* of a reservation; 0: a key */
-    int64_t amount; /* of a reservation */
-    struct stand *stands;
-    uint32_t stand_count, stand_capacity, open_ops;
-    uint32_t last; /* key: a write whose version has shown, for compare and set */
-    struct known *known;
-    uint32_t known_count, known_capacity;
-};
-
-struct sim_state {
-    struct pawl_prng rng;
-    struct sim_queue table;
-    struct thing keys[KEYS];
-    struct thing **reservations;
-    uint32_t count, capacity;
-    struct sim_map *versions; /* version -> sim_op */
-    bool stocked;             /* the stock has shown */
-    bool moved;               /* a stand was made that does not know its place yet */
-    struct sim_op *stocking;
-};
-
-static uint64_t below(struct sim_state *s, uint64_t n) { return pawl_prng_below(&s->rng, n); }
-static bool one_in(struct sim_state *s, uint64_t n) { return below(s, n) == 0; }
+/* See sim_state.h. */
 
 /* --- sets ------------------------------------------------------------------------------------ */
 
-static struct set *current(struct thing *t) { return &t->stands[t->stand_count - 1].set; }
-
-static void add(struct set *set, const struct way *way)
+void sim_thing_add(struct sim_state_set *set, const struct sim_state_way *way)
 {
     for (uint32_t i = 0; i < set->count; i++)
         if (memcmp(&set->ways[i], way, sizeof *way) == 0)
@@ -101,32 +19,32 @@ static void add(struct set *set, const struct way *way)
     set->ways[set->count++] = *way;
 }
 
-static void replace(struct set *set, struct set *by)
+static void replace(struct sim_state_set *set, struct sim_state_set *by)
 {
     free(set->ways);
     *set = *by;
 }
 
-static void drop_stand(struct thing *t, uint32_t i)
+void sim_thing_drop(struct sim_thing *t, uint32_t i)
 {
     free(t->stands[i].set.ways);
     memmove(&t->stands[i], &t->stands[i + 1], (t->stand_count - i - 1) * sizeof *t->stands);
     t->stand_count--;
 }
 
-static void push(struct sim_state *s, struct thing *t)
+void sim_thing_push(struct sim_state *s, struct sim_thing *t)
 {
     s->moved = true;
     t->stands = sim_grow(t->stands, &t->stand_capacity, t->stand_count, sizeof *t->stands);
-    struct stand *next = &t->stands[t->stand_count];
+    struct sim_state_stand *next = &t->stands[t->stand_count];
     memset(next, 0, sizeof *next);
     next->pos = SIM_NEVER;
     for (uint32_t i = 0; t->stand_count && i < current(t)->count; i++)
-        add(&next->set, &current(t)->ways[i]);
+        sim_thing_add(&next->set, &current(t)->ways[i]);
     t->stand_count++;
 }
 
-static struct pred *find_pred(struct way *way, uint32_t op)
+static struct sim_state_pred *find_pred(struct sim_state_way *way, uint32_t op)
 {
     for (uint32_t i = 0; i < PREDS; i++)
         if (way->preds[i].op == op)
@@ -135,32 +53,32 @@ static struct pred *find_pred(struct way *way, uint32_t op)
 }
 
 /* In order of operations, so that two of the same meaning are the same bytes. */
-static void set_pred(struct sim *w, struct way *way, const struct pred *p)
+static void set_pred(struct sim *w, struct sim_state_way *way, const struct sim_state_pred *p)
 {
     SIM_CHECK(w, way->preds[PREDS - 1].op == 0, "more open operations than the model holds");
     way->preds[PREDS - 1] = *p;
     for (uint32_t i = PREDS - 1;
          i > 0 && (way->preds[i - 1].op == 0 || way->preds[i - 1].op > way->preds[i].op); i--) {
-        struct pred swap = way->preds[i];
+        struct sim_state_pred swap = way->preds[i];
         way->preds[i] = way->preds[i - 1];
         way->preds[i - 1] = swap;
     }
 }
 
-static void clear_pred(struct way *way, struct pred *p)
+static void clear_pred(struct sim_state_way *way, struct sim_state_pred *p)
 {
     uint32_t i = (uint32_t)(p - way->preds);
     memmove(&way->preds[i], &way->preds[i + 1], (PREDS - i - 1) * sizeof *p);
     memset(&way->preds[PREDS - 1], 0, sizeof *p);
 }
 
-static void dump(const struct thing *t)
+static void dump(const struct sim_thing *t)
 {
     fprintf(stderr, "--- %s, %u stands:\n", t->name, t->stand_count);
     for (uint32_t s = 0; s < t->stand_count; s++) {
         fprintf(stderr, "  pos %" PRIu64 ":\n", t->stands[s].pos);
         for (uint32_t i = 0; i < t->stands[s].set.count; i++) {
-            const struct way *way = &t->stands[s].set.ways[i];
+            const struct sim_state_way *way = &t->stands[s].set.ways[i];
             fprintf(stderr, "    write %u state %u number %" PRId64 " end %" PRIu64, way->write,
                     way->state, way->number, way->end);
             for (uint32_t p = 0; p < PREDS && way->preds[p].op; p++)
@@ -175,8 +93,9 @@ static void dump(const struct thing *t)
 
 /* --- the contract ---------------------------------------------------------------------------- */
 
-static void decide_write(const struct way *is, struct way *to, struct sim_op *op,
-                         const struct pawl_cmd_state *c, struct pred *p)
+static void decide_write(const struct sim_state_way *is, struct sim_state_way *to,
+                         struct sim_op *op, const struct pawl_cmd_state *c,
+                         struct sim_state_pred *p)
 {
     bool fits = c->expect == UINT64_MAX ||
                 (c->expect == 0 ? is->write == 0 : is->write == op->expect_write);
@@ -202,8 +121,8 @@ static void decide_write(const struct way *is, struct way *to, struct sim_op *op
     to->number = 0;
 }
 
-static void decide_add(const struct way *is, struct way *to, struct sim_op *op,
-                       const struct pawl_cmd_state *c, struct pred *p)
+static void decide_add(const struct sim_state_way *is, struct sim_state_way *to, struct sim_op *op,
+                       const struct pawl_cmd_state *c, struct sim_state_pred *p)
 {
     int64_t sum = is->number + c->number;
     p->check = CHECK_NUMBER;
@@ -221,7 +140,8 @@ static void decide_add(const struct way *is, struct way *to, struct sim_op *op,
     }
 }
 
-static void decide_assert(const struct way *is, const struct pawl_cmd_state *c, struct pred *p)
+static void decide_assert(const struct sim_state_way *is, const struct pawl_cmd_state *c,
+                          struct sim_state_pred *p)
 {
     bool holds = c->op == PAWL_TABLE_EXISTS ? is->write != 0 : is->write == 0;
     p->check = CHECK_VERSION;
@@ -242,8 +162,9 @@ static int32_t result_over(uint8_t state)
                                               : PAWL_E_RES_EXPIRED;
 }
 
-static void decide_move(struct sim *w, const struct thing *t, const struct way *is, struct way *to,
-                        struct sim_op *op, const struct pawl_cmd_reserve *c, struct pred *p)
+static void decide_move(struct sim *w, const struct sim_thing *t, const struct sim_state_way *is,
+                        struct sim_state_way *to, struct sim_op *op,
+                        const struct pawl_cmd_reserve *c, struct sim_state_pred *p)
 {
     p->check = CHECK_ANY;
     if (c->op == PAWL_RESERVE_TAKE) {
@@ -275,11 +196,11 @@ static void decide_move(struct sim *w, const struct thing *t, const struct way *
     }
 }
 
-static void decide(struct sim *w, struct thing *t, const struct way *is, struct sim_op *op,
-                   struct set *out)
+static void decide(struct sim *w, struct sim_thing *t, const struct sim_state_way *is,
+                   struct sim_op *op, struct sim_state_set *out)
 {
-    struct way to = *is;
-    struct pred p;
+    struct sim_state_way to = *is;
+    struct sim_state_pred p;
     bool may_be_full = false;
     memset(&p, 0, sizeof p);
     p.op = op->number;
@@ -308,20 +229,20 @@ static void decide(struct sim *w, struct thing *t, const struct way *is, struct 
         decide_move(w, t, is, &to, op, &c, &p);
     }
     set_pred(w, &to, &p);
-    add(out, &to);
+    sim_thing_add(out, &to);
     if (!may_be_full)
         return;
     /* Refused for want of memory, log or disk: what the sends' model knows of those is not asked.
      */
-    struct way full = *is;
-    p = (struct pred){ .op = op->number, .result = PAWL_E_FULL, .check = CHECK_ANY };
+    struct sim_state_way full = *is;
+    p = (struct sim_state_pred){ .op = op->number, .result = PAWL_E_FULL, .check = CHECK_ANY };
     set_pred(w, &full, &p);
-    add(out, &full);
+    sim_thing_add(out, &full);
 }
 
 /* One that has been over for a day may be forgotten. */
-static bool forgotten(const struct sim *w, const struct thing *t, const struct way *is,
-                      struct way *none)
+static bool forgotten(const struct sim *w, const struct sim_thing *t,
+                      const struct sim_state_way *is, struct sim_state_way *none)
 {
     *none = *is;
     none->state = PAWL_RESERVATION_NONE; /* what it took stays away */
@@ -330,19 +251,19 @@ static bool forgotten(const struct sim *w, const struct thing *t, const struct w
     return t->id && is->state > PAWL_RESERVATION_OPEN && w->now.time >= is->end + KEEP_NS;
 }
 
-static void take(struct sim *w, struct thing *t, struct sim_op *op)
+static void take(struct sim *w, struct sim_thing *t, struct sim_op *op)
 {
-    push(w->state, t);
-    struct set *set = current(t), out = { 0 };
+    sim_thing_push(w->state, t);
+    struct sim_state_set *set = current(t), out = { 0 };
     for (uint32_t i = 0; i < set->count; i++) {
-        struct way way = set->ways[i], none;
-        struct pred *p = find_pred(&way, op->number);
+        struct sim_state_way way = set->ways[i], none;
+        struct sim_state_pred *p = find_pred(&way, op->number);
         if (p && p->record) {
-            add(&out, &way); /* the lane's window answers */
+            sim_thing_add(&out, &way); /* the lane's window answers */
             continue;
         }
         if (p) {
-            add(&out, &way); /* so may a refusal be, while the broker lives */
+            sim_thing_add(&out, &way); /* so may a refusal be, while the broker lives */
             clear_pred(&way, p);
         }
         decide(w, t, &way, op, &out);
@@ -362,7 +283,7 @@ struct shown {
 };
 
 /* The version belongs to this write and to no other, and fits those that are known of the key. */
-static bool version_fits(const struct sim *w, const struct thing *t, uint32_t write,
+static bool version_fits(const struct sim *w, const struct sim_thing *t, uint32_t write,
                          uint64_t version)
 {
     if (write == 0)
@@ -371,7 +292,7 @@ static bool version_fits(const struct sim *w, const struct thing *t, uint32_t wr
     if (version == 0 || (owner && owner != op) || (op->version && op->version != version))
         return false;
     for (uint32_t i = 0; i < t->known_count && !op->version; i++) {
-        const struct known *k = &t->known[i];
+        const struct sim_state_known *k = &t->known[i];
         if ((k->last < op->first_index && k->version > version) ||
             (op->index < k->first && version > k->version))
             return false;
@@ -379,7 +300,7 @@ static bool version_fits(const struct sim *w, const struct thing *t, uint32_t wr
     return true;
 }
 
-static void learn(struct sim *w, struct thing *t, uint32_t write, uint64_t version)
+static void learn(struct sim *w, struct sim_thing *t, uint32_t write, uint64_t version)
 {
     struct sim_op *op = w->ops[write - 1];
     if (op->version)
@@ -387,11 +308,11 @@ static void learn(struct sim *w, struct thing *t, uint32_t write, uint64_t versi
     op->version = version;
     sim_map_put(w->state->versions, version, op);
     t->known = sim_grow(t->known, &t->known_capacity, t->known_count, sizeof *t->known);
-    t->known[t->known_count++] = (struct known){ op->first_index, op->index, version };
+    t->known[t->known_count++] = (struct sim_state_known){ op->first_index, op->index, version };
     t->last = write;
 }
 
-static bool value_fits(const struct sim *w, const struct way *way, const struct shown *a)
+static bool value_fits(const struct sim *w, const struct sim_state_way *way, const struct shown *a)
 {
     struct pawl_state_data d;
     memcpy(&d, a->data, sizeof d);
@@ -410,10 +331,10 @@ static bool value_fits(const struct sim *w, const struct way *way, const struct 
             memcmp(a->data + sizeof d, op->command + sizeof c + c.key_bytes, c.value_bytes) == 0);
 }
 
-static bool fits(const struct sim *w, const struct thing *t, struct way *way,
+static bool fits(const struct sim *w, const struct sim_thing *t, struct sim_state_way *way,
                  const struct sim_op *op, const struct shown *a)
 {
-    const struct pred *p = find_pred(way, op->number);
+    const struct sim_state_pred *p = find_pred(way, op->number);
     if (!p || p->result != a->result)
         return false;
     switch (p->check) {
@@ -439,26 +360,27 @@ static bool fits(const struct sim *w, const struct thing *t, struct way *way,
     struct pawl_state_data d;
     memcpy(&d, a->data, sizeof d);
     /* The way may have changed since: what was found is asked of the write itself. */
-    struct way then = *way;
+    struct sim_state_way then = *way;
     if (then.write != p->found)
         return version_fits(w, t, p->found, d.version);
     return version_fits(w, t, p->found, d.version) && value_fits(w, &then, a);
 }
 
-static void filter(struct sim *w, struct thing *t, const struct sim_op *op, const struct shown *a)
+static void filter(struct sim *w, struct sim_thing *t, const struct sim_op *op,
+                   const struct shown *a)
 {
     uint32_t found = 0;
     uint64_t version = 0;
     for (uint32_t s = t->stand_count; s-- > 0;) {
-        struct set *set = &t->stands[s].set, kept = { 0 };
+        struct sim_state_set *set = &t->stands[s].set, kept = { 0 };
         for (uint32_t i = 0; i < set->count; i++) {
-            struct way way = set->ways[i];
+            struct sim_state_way way = set->ways[i];
             if (!fits(w, t, &way, op, a))
                 continue;
-            const struct pred *p = find_pred(&way, op->number);
+            const struct sim_state_pred *p = find_pred(&way, op->number);
             if (!t->id && (p->check == CHECK_VERSION || (p->check == CHECK_DATA && a->data)))
                 found = found == 0 || found == p->found ? p->found : AMBIGUOUS;
-            add(&kept, &way);
+            sim_thing_add(&kept, &way);
         }
         if (kept.count == 0 && s + 1 == t->stand_count) {
             dump(t);
@@ -476,7 +398,7 @@ static void filter(struct sim *w, struct thing *t, const struct sim_op *op, cons
                      op->number, sim_type_name(op->type), pawl_strname(a->result), a->value);
         }
         if (kept.count == 0)
-            drop_stand(t, s);
+            sim_thing_drop(t, s);
         else
             replace(set, &kept);
     }
@@ -524,10 +446,10 @@ static void sums(struct sim_state *s, struct sim_range *reserved, struct sim_ran
     memset(reserved, 0, sizeof *reserved);
     memset(posted, 0, sizeof *posted);
     for (uint32_t i = 0; i < s->count; i++) {
-        struct thing *t = s->reservations[i];
+        struct sim_thing *t = s->reservations[i];
         struct sim_range r = { SIM_NEVER, 0 }, p = { SIM_NEVER, 0 };
         for (uint32_t j = 0; j < current(t)->count; j++) {
-            const struct way *way = &current(t)->ways[j];
+            const struct sim_state_way *way = &current(t)->ways[j];
             uint64_t open = way->state == PAWL_RESERVATION_OPEN ? (uint64_t)t->amount : 0;
             r.min = pawl_min_u64(r.min, open);
             r.max = pawl_max_u64(r.max, open);
@@ -580,9 +502,9 @@ static void answer_stock(struct sim *w, const struct sim_op *op, int32_t result,
 
 /* --- hooks ----------------------------------------------------------------------------------- */
 
-#define EACH_THING(s, t)                                                                     \
-    for (uint32_t i_ = 0; i_ < KEYS + (s)->count; i_++)                                      \
-        for (struct thing *t = i_ < KEYS ? &(s)->keys[i_] : (s)->reservations[i_ - KEYS]; t; \
+#define EACH_THING(s, t)                                                                         \
+    for (uint32_t i_ = 0; i_ < KEYS + (s)->count; i_++)                                          \
+        for (struct sim_thing *t = i_ < KEYS ? &(s)->keys[i_] : (s)->reservations[i_ - KEYS]; t; \
              t = NULL)
 
 bool sim_state_names(const struct sim_op *op)
@@ -593,7 +515,7 @@ bool sim_state_names(const struct sim_op *op)
 
 void sim_state_take(struct sim *w, struct sim_op *op)
 {
-    struct thing *t = op->thing;
+    struct sim_thing *t = op->thing;
     if (t)
         sim_note(w, "op %u is of %s", op->number, t->name);
     if (t)
@@ -623,16 +545,16 @@ void sim_state_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
     }
 }
 
-static void forget_op(struct thing *t, uint32_t op)
+static void forget_op(struct sim_thing *t, uint32_t op)
 {
     for (uint32_t s = 0; s < t->stand_count; s++) {
-        struct set *set = &t->stands[s].set, kept = { 0 };
+        struct sim_state_set *set = &t->stands[s].set, kept = { 0 };
         for (uint32_t i = 0; i < set->count; i++) {
-            struct way way = set->ways[i];
-            struct pred *p = find_pred(&way, op);
+            struct sim_state_way way = set->ways[i];
+            struct sim_state_pred *p = find_pred(&way, op);
             if (p)
                 clear_pred(&way, p);
-            add(&kept, &way);
+            sim_thing_add(&kept, &way);
         }
         replace(set, &kept);
     }
@@ -641,7 +563,7 @@ static void forget_op(struct thing *t, uint32_t op)
 void sim_state_close(struct sim *w, struct sim_op *op)
 {
     struct sim_state *s = w->state;
-    struct thing *t = op->thing;
+    struct sim_thing *t = op->thing;
     if (s->stocking == op)
         s->stocking = NULL;
     if (t) {
@@ -658,18 +580,18 @@ void sim_state_close(struct sim *w, struct sim_op *op)
 /* The broker does not know its session: then it was not done. */
 void sim_state_lost(struct sim *w, struct sim_op *op)
 {
-    struct thing *t = op->thing;
+    struct sim_thing *t = op->thing;
     for (uint32_t s = t ? t->stand_count : 0; s-- > 0;) {
-        struct set *set = &t->stands[s].set, kept = { 0 };
+        struct sim_state_set *set = &t->stands[s].set, kept = { 0 };
         for (uint32_t i = 0; i < set->count; i++) {
-            struct pred *p = find_pred(&set->ways[i], op->number);
+            struct sim_state_pred *p = find_pred(&set->ways[i], op->number);
             if (!p || !p->record)
-                add(&kept, &set->ways[i]);
+                sim_thing_add(&kept, &set->ways[i]);
         }
         SIM_CHECK(w, kept.count || s + 1 < t->stand_count,
                   "%s: the session of op %u is unknown, and it was done", t->name, op->number);
         if (kept.count == 0)
-            drop_stand(t, s);
+            sim_thing_drop(t, s);
         else
             replace(set, &kept);
     }
@@ -692,7 +614,7 @@ void sim_state_durable(struct sim *w, uint64_t durable)
         return;
     EACH_THING(w->state, t)
     while (t->stand_count > 1 && t->stands[1].pos < durable && t->stands[1].pos != 0)
-        drop_stand(t, 0);
+        sim_thing_drop(t, 0);
 }
 
 /* What ends by its time, may end from now on. */
@@ -702,11 +624,11 @@ void sim_state_time(struct sim *w)
         return;
     EACH_THING(w->state, t)
     for (uint32_t i = 0, n = t->id ? current(t)->count : 0; i < n; i++) {
-        struct way way = current(t)->ways[i];
+        struct sim_state_way way = current(t)->ways[i];
         if (way.state != PAWL_RESERVATION_OPEN || w->now.time < way.end)
             continue;
         way.state = PAWL_RESERVATION_EXPIRED;
-        add(current(t), &way);
+        sim_thing_add(current(t), &way);
     }
 }
 
@@ -723,12 +645,12 @@ void sim_state_timers(struct sim *w)
                             w->now.time >= pawl_add_sat(current(t)->ways[i].end, SIM_TICK));
         if (!late)
             continue;
-        push(w->state, t);
-        struct set *set = current(t), kept = { 0 };
+        sim_thing_push(w->state, t);
+        struct sim_state_set *set = current(t), kept = { 0 };
         for (uint32_t i = 0; i < set->count; i++)
             if (set->ways[i].state != PAWL_RESERVATION_OPEN ||
                 w->now.time < pawl_add_sat(set->ways[i].end, SIM_TICK))
-                add(&kept, &set->ways[i]);
+                sim_thing_add(&kept, &set->ways[i]);
         replace(set, &kept);
     }
 }
@@ -739,17 +661,17 @@ void sim_state_crash(struct sim *w)
         return;
     EACH_THING(w->state, t)
     {
-        struct set all = { 0 };
+        struct sim_state_set all = { 0 };
         for (uint32_t s = 0; s < t->stand_count; s++)
             for (uint32_t i = 0; i < t->stands[s].set.count; i++) {
-                struct way way = t->stands[s].set.ways[i];
+                struct sim_state_way way = t->stands[s].set.ways[i];
                 for (uint32_t p = PREDS; p-- > 0;)
                     if (way.preds[p].op && !way.preds[p].record)
                         clear_pred(&way, &way.preds[p]);
-                add(&all, &way);
+                sim_thing_add(&all, &way);
             }
         while (t->stand_count > 1)
-            drop_stand(t, 0);
+            sim_thing_drop(t, 0);
         replace(current(t), &all);
         t->stands[0].pos = 0;
     }
@@ -762,236 +684,5 @@ void sim_state_stopped(struct sim *w)
         return;
     EACH_THING(w->state, t)
     while (t->stand_count > 1)
-        drop_stand(t, 0);
-}
-
-/* --- what clients ask ------------------------------------------------------------------------ */
-
-static struct sim_op *submit(struct sim *w, struct sim_lane *lane, struct thing *t, uint16_t type,
-                             const void *fixed, uint32_t fixed_bytes, const void *variable,
-                             uint32_t bytes)
-{
-    struct sim_op *op = sim_op_create(w, lane, type, fixed_bytes, bytes);
-    const size_t head = sizeof(struct pawl_cmd);
-    memcpy(op->command + head, (const uint8_t *)fixed + head, fixed_bytes - head);
-    if (bytes)
-        memcpy(op->command + fixed_bytes, variable, bytes);
-    op->thing = t;
-    if (t)
-        t->open_ops++;
-    sim_lane_submit(w, lane, op);
-    return op;
-}
-
-static void submit_write(struct sim *w, struct sim_lane *lane, struct thing *t)
-{
-    struct sim_state *s = w->state;
-    static const uint8_t ops[] = { PAWL_TABLE_PUT,    PAWL_TABLE_PUT, PAWL_TABLE_PUT,
-                                   PAWL_TABLE_DELETE, PAWL_TABLE_ADD, PAWL_TABLE_ADD,
-                                   PAWL_TABLE_ADD,    PAWL_TABLE_GE,  PAWL_TABLE_EXISTS,
-                                   PAWL_TABLE_ABSENT };
-    uint8_t words[2 + 512];
-    struct pawl_cmd_state c = { .table = s->table.id, .expect = UINT64_MAX, .key_bytes = 2 };
-    c.op = ops[below(s, sizeof ops)];
-    c.number = c.op == PAWL_TABLE_GE ? (int64_t)below(s, 20) : (int64_t)below(s, 11) - 5;
-    c.min = one_in(s, 2) ? 0 : -1000;
-    c.max = one_in(s, 2) ? 10 : 1000000;
-    uint32_t expect_write = 0;
-    if (c.op <= PAWL_TABLE_DELETE && one_in(s, 2)) {
-        expect_write = one_in(s, 3) ? 0 : t->last;
-        c.expect = expect_write ? w->ops[expect_write - 1]->version : 0;
-    }
-    memcpy(words, t->name, 2);
-    int64_t number = w->op_count + 1; /* of this operation: so a value tells its write */
-    if (c.op == PAWL_TABLE_PUT && one_in(s, 3)) {
-        c.flags = PAWL_TABLE_AS_NUMBER;
-        c.value_bytes = sizeof number;
-        memcpy(words + 2, &number, sizeof number);
-    } else if (c.op == PAWL_TABLE_PUT) {
-        c.value_bytes = (uint32_t)below(s, 512);
-        sim_body_fill(words + 2, c.value_bytes, (uint32_t)number);
-    }
-    struct sim_op *op = submit(w, lane, t, PAWL_CMD_STATE, &c, sizeof c, words, 2 + c.value_bytes);
-    op->expect_write = expect_write;
-}
-
-static void submit_read(struct sim *w, struct sim_lane *lane, struct thing *t)
-{
-    struct pawl_cmd_state_scan c = { .table = w->state->table.id };
-    c.op = t->id ? PAWL_TABLE_RESERVATION : PAWL_TABLE_GET;
-    uint8_t id[16] = { 0 };
-    memcpy(id, &t->id, sizeof t->id);
-    c.key_bytes = t->id ? 16 : 2;
-    (void)submit(w, lane, t, PAWL_CMD_STATE_SCAN, &c, sizeof c,
-                 t->id ? (const void *)id : (const void *)t->name, c.key_bytes);
-}
-
-static void submit_page(struct sim *w, struct sim_lane *lane)
-{
-    struct sim_state *s = w->state;
-    for (uint32_t k = 0; k < KEYS; k++)
-        if (s->keys[k].open_ops >= OPEN_MAX)
-            return;
-    struct pawl_cmd_state_scan c = { .table = s->table.id, .max = 100, .op = PAWL_TABLE_PAGE };
-    c.key_bytes = 1;
-    (void)submit(w, lane, NULL, PAWL_CMD_STATE_SCAN, &c, sizeof c, "k", 1);
-    for (uint32_t k = 0; k < KEYS; k++)
-        s->keys[k].open_ops++;
-}
-
-static struct sim_op *submit_stock(struct sim *w, struct sim_lane *lane)
-{
-    struct sim_state *s = w->state;
-    if (!s->stocked) {
-        const int64_t number = STOCK;
-        uint8_t words[5 + sizeof number] = "stock";
-        memcpy(words + 5, &number, sizeof number);
-        struct pawl_cmd_state c = { .table = s->table.id, .op = PAWL_TABLE_PUT, .key_bytes = 5 };
-        c.flags = PAWL_TABLE_AS_NUMBER;
-        c.value_bytes = sizeof number;
-        return submit(w, lane, NULL, PAWL_CMD_STATE, &c, sizeof c, words, sizeof words);
-    }
-    struct pawl_cmd_state_scan c = { .table = s->table.id, .op = PAWL_TABLE_GET, .key_bytes = 5 };
-    struct sim_op *op = submit(w, lane, NULL, PAWL_CMD_STATE_SCAN, &c, sizeof c, "stock", 5);
-    op->counts = calloc(1, sizeof *op->counts);
-    if (!op->counts)
-        abort();
-    return op;
-}
-
-static struct thing *new_reservation(struct sim *w)
-{
-    struct sim_state *s = w->state;
-    struct thing *t = calloc(1, sizeof *t);
-    if (!t)
-        abort();
-    s->reservations = sim_grow(s->reservations, &s->capacity, s->count, sizeof *s->reservations);
-    s->reservations[s->count++] = t;
-    t->id = s->count;
-    snprintf(t->name, sizeof t->name, "r%u", s->count % 100000);
-    t->amount = 1 + (int64_t)below(s, 20);
-    push(s, t);
-    struct way none;
-    memset(&none, 0, sizeof none);
-    add(current(t), &none);
-    t->stands[0].pos = 0;
-    return t;
-}
-
-static void submit_move(struct sim *w, struct sim_lane *lane, struct thing *t, uint8_t what)
-{
-    static const uint64_t ttls[] = { 0, SIM_MS, 100 * SIM_MS, SIM_S, 60 * SIM_S };
-    struct sim_state *s = w->state;
-    struct pawl_cmd_reserve c = { .table = s->table.id, .op = what };
-    memcpy(c.id, &t->id, sizeof t->id);
-    if (what == PAWL_RESERVE_TAKE) {
-        c.amount = (uint64_t)t->amount;
-        c.ttl_ns = ttls[t->id % PAWL_COUNT(ttls)];
-        c.key_bytes = 5;
-    } else if (what == PAWL_RESERVE_POST && one_in(s, 2)) {
-        c.amount = 1 + below(s, (uint64_t)t->amount);
-    }
-    (void)submit(w, lane, t, PAWL_CMD_RESERVE, &c, sizeof c, "stock", c.key_bytes);
-}
-
-void sim_state_act(struct sim *w, struct sim_lane *lane)
-{
-    struct sim_state *s = w->state;
-    if (!s || s->table.id == 0 || !one_in(s, 3))
-        return;
-    struct thing *key = &s->keys[below(s, KEYS)];
-    uint64_t dice = below(s, 20);
-    if (dice < 7 && key->open_ops < OPEN_MAX) {
-        submit_write(w, lane, key);
-    } else if (dice < 9 && key->open_ops < OPEN_MAX) {
-        submit_read(w, lane, key);
-    } else if (dice == 9) {
-        submit_page(w, lane);
-    } else if (dice == 10 && !s->stocking) {
-        s->stocking = submit_stock(w, lane);
-    } else if (dice < 13 && s->stocked && s->count < 400) {
-        submit_move(w, lane, new_reservation(w), PAWL_RESERVE_TAKE);
-    } else if (s->count) {
-        uint64_t newest = pawl_min_u64(s->count, 8);
-        struct thing *t = s->reservations[s->count - 1 - below(s, newest)];
-        if (t->open_ops >= OPEN_MAX)
-            return;
-        if (dice < 15)
-            submit_move(w, lane, t, PAWL_RESERVE_POST);
-        else if (dice < 17)
-            submit_move(w, lane, t, PAWL_RESERVE_VOID);
-        else if (dice < 18)
-            submit_move(w, lane, t, PAWL_RESERVE_TAKE);
-        else
-            submit_read(w, lane, t);
-    }
-}
-
-/* The operator makes the table, and looks at all of it when the faults are over. */
-struct sim_queue *sim_state_wants_table(struct sim *w)
-{
-    struct sim_state *s = w->state;
-    if (s && s->table.creating && s->table.creating->state == SIM_OP_CLOSED)
-        s->table.creating = NULL;
-    return s && s->table.id == 0 && !s->table.creating ? &s->table : NULL;
-}
-
-void sim_state_look(struct sim *w, struct sim_lane *lane)
-{
-    struct sim_state *s = w->state;
-    if (!s || s->table.id == 0 || lane->open_count > 4)
-        return;
-    if (!s->stocking)
-        s->stocking = submit_stock(w, lane);
-    submit_page(w, lane);
-}
-
-/* --- life ------------------------------------------------------------------------------------ */
-
-void sim_state_begin(struct sim *w)
-{
-    if (pawl_hash_u64(w->seed ^ 0x7461626c65ull) % 3 != 0)
-        return;
-    struct sim_state *s = calloc(1, sizeof *s);
-    if (!s)
-        abort();
-    w->state = s;
-    s->rng.state = pawl_hash_u64(w->seed + 99);
-    s->versions = sim_map_create();
-    s->table.options = (struct pawl_queue_options)PAWL_QUEUE_OPTIONS_INIT;
-    s->table.options.mode = PAWL_TABLE;
-    s->table.options.perm = 0777;
-    snprintf(s->table.name, sizeof s->table.name, "table");
-    for (uint32_t k = 0; k < KEYS; k++) {
-        struct way none;
-        memset(&none, 0, sizeof none);
-        snprintf(s->keys[k].name, sizeof s->keys[k].name, "k%u", k);
-        push(s, &s->keys[k]);
-        add(current(&s->keys[k]), &none);
-        s->keys[k].stands[0].pos = 0;
-    }
-}
-
-static void thing_free(struct thing *t)
-{
-    while (t->stand_count > 0)
-        drop_stand(t, t->stand_count - 1);
-    free(t->stands);
-    free(t->known);
-}
-
-void sim_state_free(struct sim *w)
-{
-    struct sim_state *s = w->state;
-    if (!s)
-        return;
-    for (uint32_t k = 0; k < KEYS; k++)
-        thing_free(&s->keys[k]);
-    for (uint32_t i = 0; i < s->count; i++) {
-        thing_free(s->reservations[i]);
-        free(s->reservations[i]);
-    }
-    free(s->reservations);
-    sim_map_destroy(s->versions, NULL);
-    free(s);
+        sim_thing_drop(t, 0);
 }
