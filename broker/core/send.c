@@ -334,6 +334,11 @@ void pawl_core_send_take(struct pawl_take *t)
         value = pawl_core_send_commit(&s, &lsn);
     else
         value = s.value;
+    /* Of a session that only repeats the log would never hear, and could not tell after a crash
+     * whether what it left open was done. Sends that are refused are taken without room. */
+    if (s.state != PAWL_STATE_NONE && !t->lane->logged && pawl_core_queue_logged(s.queue) &&
+        core->refuse == 0 && pawl_core_has_room(core, PAWL_FIRST_RECORDS))
+        pawl_core_lane_log(core, t->lane);
     core->refused += result < 0;
     uint64_t wait = s.queue ? pawl_core_queue_wait(core, s.queue) : pawl_core_appended(core);
 #ifdef PAWL_BUG_DUPLICATE_EARLY

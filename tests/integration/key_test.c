@@ -48,6 +48,7 @@ static void each_of_a_batch_has_its_own_answer(void)
 struct shared {
     uint64_t ids[KEYS]; /* as each writer was told; 0: nobody yet */
     uint32_t made;      /* OK */
+    uint32_t unknown;   /* sends whose outcome nobody could say; sent again */
 };
 
 /* Sends all keys again and again, each time in another order; what it is told never changes. */
@@ -63,6 +64,11 @@ static int writer(void *arg)
         int n = snprintf(text, sizeof text, "key %u", k);
         struct pawl_send_options o = with_key(text);
         int rc = pawl_send(lane, "shared", text, (size_t)n, &o, &sent);
+        /* The broker was away twice before it had heard of this session: what a key is for. */
+        while (rc == PAWL_E_OUTCOME_UNKNOWN) {
+            __atomic_fetch_add(&s->unknown, 1, __ATOMIC_SEQ_CST);
+            rc = pawl_send(lane, "shared", text, (size_t)n, &o, &sent);
+        }
         if (rc != PAWL_OK && rc != PAWL_OK_DUPLICATE)
             harness_fail("send answered %s: %s", pawl_strname(rc), pawl_last_text(lane));
         uint64_t none = 0;
@@ -97,7 +103,9 @@ static void one_message_a_key_under_kills(void)
             harness_fail("a writer failed");
     struct pawl_queue_stat q = harness_stat(lane, "shared");
     harness_check(q.ready == KEYS && q.sent == KEYS);
-    harness_check(s->made == KEYS);
+    harness_check(s->made <= KEYS && s->made + s->unknown >= KEYS);
+    printf("%u sends of %u keys by %u processes, %u of unknown outcome\n", WRITERS * ROUNDS * KEYS,
+           KEYS, WRITERS, s->unknown);
     /* Consumed, they are remembered all the same. */
     for (int i = 0; i < KEYS; i++) {
         struct pawl_receive_options wait = PAWL_RECEIVE_OPTIONS_INIT;
