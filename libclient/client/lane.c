@@ -69,6 +69,7 @@ void pawl_lane_destroy(struct pawl *lane, bool unmap)
     pawl_lane_unwatch(lane);
     if (lane->bell >= 0)
         (void)close(lane->bell);
+    pawl_held_free(lane, !unmap);
     pawl_queues_free(lane);
     pawl_txn_forget(lane->txn);
     free(lane->ops);
@@ -226,6 +227,7 @@ void pawl_close(struct pawl *lane)
     /* A call runs in it: to free it would be worse than to keep it. */
     if (!forked && pawl_swap_u32(&lane->busy, 1) != 0)
         return;
+    pawl_held_free(lane, forked); /* its thread has a lane of the session, too */
     /* The last lane ends the session instead. Two threads that close at once may both close their
      * own first: no harm. Our reference keeps the session until the lane is gone. */
     if (!forked && pawl_load_seq_u32(&session->references) > 1)

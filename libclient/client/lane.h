@@ -162,7 +162,8 @@ struct pawl {
     uint64_t taken;
     uint64_t events; /* read from the present completion ring */
     uint64_t grant_durable, grant_relaxed;
-    uint32_t handed;     /* entries in the program's hands */
+    uint32_t handed;        /* entries in the program's hands */
+    struct pawl_held *held; /* leases of the program, if it asked for help with them: held.c */
     bool prefetch_short; /* the program holds more than the credit: standing requests bring nothing
                           */
 
@@ -275,7 +276,17 @@ int pawl_send_plan(struct pawl *lane, struct pawl_send_plan *plan, const void *b
 /* All behind the head; room for plan->bytes, rounded up to 8. */
 void pawl_send_fill(struct pawl_cmd_send *c, const struct pawl_send_plan *plan, uint64_t queue,
                     const void *body);
+/* held.c: only where lane->held. A delivery is handed out; a token was settled or renewed with this
+ * result. */
+void pawl_held_add(struct pawl *lane, const struct pawl_message *m, uint64_t lease_ns,
+                   uint64_t now);
+void pawl_held_settled(struct pawl *lane, uint16_t type, const struct pawl_token *token,
+                       uint64_t lease_ns, int result);
+void pawl_held_free(struct pawl *lane, bool forked);
 /* settle.c */
+/* pawl_renew_batch(), and 0 as the queue's lease. */
+int pawl_held_renew(struct pawl *lane, const struct pawl_token *tokens, uint32_t n,
+                    uint64_t lease_ns, int32_t *results);
 int pawl_settle_arguments(struct pawl *lane, uint16_t type, const struct pawl_token *token,
                           uint32_t flags, const void *text, size_t text_bytes);
 uint32_t pawl_settle_bytes(size_t text_bytes);

@@ -155,6 +155,8 @@ static int hand_out_all(struct pawl *lane, struct request *r, uint64_t now)
     /* Before the program sees them: from here on a death counts against these messages. Of several
      * queues an earlier one may not be handed out yet and is counted, too: that errs on the side
      * of ending a poison message. */
+    for (uint32_t i = 0; PAWL_UNLIKELY(lane->held) && i < n; i++)
+        pawl_held_add(lane, &r->out[i], r->o.lease_ns, now);
     if (lane->taken != taken)
         pawl_store_rel_u64(&lane->sub_shm->taken, lane->taken);
     return (int)n;

@@ -84,6 +84,8 @@ static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *tok
         rc = submit(lane, type, token, time_ns, flags, text, text_bytes, PAWL_OP_PLAIN, until);
         if (rc == PAWL_OK)
             rc = pawl_op_result(lane, until, NULL);
+        if (PAWL_UNLIKELY(lane->held))
+            pawl_held_settled(lane, type, token, time_ns, rc);
     }
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);
@@ -136,13 +138,14 @@ int pawl_renew(struct pawl *lane, const struct pawl_token *token, uint64_t lease
     return settle(lane, PAWL_CMD_RENEW, token, lease_ns, 0, NULL, 0);
 }
 
-int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t n, uint32_t flags,
-                   int32_t *results)
+/* A row of settlings of one type, each with its own outcome. */
+static int settle_batch(struct pawl *lane, uint16_t type, const struct pawl_token *tokens,
+                        uint32_t n, uint64_t time_ns, uint32_t flags, int32_t *results)
 {
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
         return rc;
-    if (!tokens || n == 0 || n > PAWL_BATCH_MAX || (flags & ~ACK_FLAGS))
+    if (!tokens || n == 0 || n > PAWL_BATCH_MAX || (flags & ~kinds[type].flags))
         return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_INVALID,
                                                       "1..1024 tokens and flags that are known"));
     if (lane->identified)
@@ -157,7 +160,7 @@ int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t 
     uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
     pawl_op_rows(lane, rows, n);
     for (uint32_t i = 0; i < n && rc == PAWL_OK; i++)
-        rc = submit(lane, PAWL_CMD_ACK, &tokens[i], 0, flags, NULL, 0, PAWL_OP_PLAIN, until);
+        rc = submit(lane, type, &tokens[i], time_ns, flags, NULL, 0, PAWL_OP_PLAIN, until);
     lane->outcome_set = false;
     int end = pawl_op_finish(lane, until);
     if (end != PAWL_OK)
@@ -168,6 +171,8 @@ int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t 
             rows[i].result = rc;
         if (results)
             results[i] = rows[i].result;
+        if (PAWL_UNLIKELY(lane->held))
+            pawl_held_settled(lane, type, &tokens[i], time_ns, rows[i].result);
         if (first == PAWL_OK && rows[i].result < 0) {
             first = rows[i].result;
             if (!lane->outcome_set)
@@ -176,6 +181,26 @@ int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t 
     }
     pawl_fd_renew(lane);
     return pawl_call_leave(lane, first);
+}
+
+int pawl_ack_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t n, uint32_t flags,
+                   int32_t *results)
+{
+    return settle_batch(lane, PAWL_CMD_ACK, tokens, n, 0, flags, results);
+}
+
+int pawl_held_renew(struct pawl *lane, const struct pawl_token *tokens, uint32_t n,
+                    uint64_t lease_ns, int32_t *results)
+{
+    return settle_batch(lane, PAWL_CMD_RENEW, tokens, n, lease_ns, 0, results);
+}
+
+int pawl_renew_batch(struct pawl *lane, const struct pawl_token *tokens, uint32_t n,
+                     uint64_t lease_ns, int32_t *results)
+{
+    if (lease_ns < PAWL_LEASE_NS_MIN || lease_ns > PAWL_LEASE_NS_MAX)
+        return pawl_call_invalid(lane, "a lease is 1 ms to 12 h");
+    return settle_batch(lane, PAWL_CMD_RENEW, tokens, n, lease_ns, 0, results);
 }
 
 int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags,
@@ -189,6 +214,8 @@ int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t 
             lane, pawl_call_refuse(lane, PAWL_E_INVALID, "a token and flags that are known"));
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     rc = submit(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0, PAWL_OP_TICKET, until);
+    if (PAWL_UNLIKELY(lane->held) && rc == PAWL_OK)
+        pawl_held_settled(lane, PAWL_CMD_ACK, token, 0, PAWL_OK);
     if (PAWL_LIKELY(rc == PAWL_OK) && ticket)
         *ticket = lane->next - 1;
     if (PAWL_UNLIKELY(lane->armed))

@@ -460,6 +460,30 @@ PAWL_API PAWL_CHECK int pawl_defer(struct pawl *lane, const struct pawl_token *t
 PAWL_API PAWL_CHECK int pawl_renew(struct pawl *lane, const struct pawl_token *token,
                                    uint64_t lease_ns);
 
+/* The same of a row: results[i] (may be NULL) is the outcome of tokens[i]; returns as
+ * pawl_ack_batch. n is 1..1,024. */
+PAWL_API PAWL_CHECK int pawl_renew_batch(struct pawl *lane, const struct pawl_token *tokens,
+                                         uint32_t n, uint64_t lease_ns, int32_t *results);
+
+/* Help with the leases of what this lane hands out from now on; 0: none any more (the default).
+ * Held ones and at-most-once need none. SOON keeps their deadlines, for pawl_lease_soon(). RENEW
+ * also renews them: a thread with a lane of its own does so at a third of the lease, until it is
+ * settled or max_hold is met; the program may be busy meanwhile, and pawl_close() ends it. What a
+ * transaction settles leaves only when its lease is over, or the thread is refused. E_RESOURCE: no
+ * memory or no thread. */
+#define PAWL_LEASE_HELP_SOON 1u
+#define PAWL_LEASE_HELP_RENEW 2u
+PAWL_API PAWL_CHECK int pawl_lease_help(struct pawl *lane, uint32_t flags);
+struct pawl_lease_left {
+    struct pawl_token token;
+    uint64_t left_ns;
+};
+/* Which of them have a fifth of their time left or less, by what the library knows, without asking
+ * the broker. Returns how many were written (at most max, 1..1,024), or a negative result: E_MISUSE
+ * without pawl_lease_help(). */
+PAWL_API PAWL_CHECK int pawl_lease_soon(struct pawl *lane, struct pawl_lease_left *out,
+                                        uint32_t max);
+
 /* 48 hexadecimal digits and a NUL, for logs, scripts and the CLI. */
 #define PAWL_TOKEN_TEXT_BYTES 49
 PAWL_API void pawl_token_format(const struct pawl_token *token, char text[PAWL_TOKEN_TEXT_BYTES]);
