@@ -496,6 +496,8 @@ uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *i
 void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_rec *rec,
                              uint64_t lsn);
 void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct pawl_outcome_rec *out);
+/* Ids up to this time are never taken for new. */
+uint64_t pawl_core_horizon_ms(const struct pawl_core *core);
 /* The horizon moved when entries made room: says so in the log. False: no room there; until it is
  * said nothing may be copied forward. */
 bool pawl_core_horizon_say(struct pawl_core *core);

@@ -122,10 +122,10 @@ void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct paw
 
 /* --- the horizon ----------------------------------------------------------------------------- */
 
-/* What is a day old went by the clock alone, and no id of that age is taken for new: dated at most
- * a minute ahead it was accepted a day ago at the latest. What went before, for want of room, is
- * said in the log. */
-static uint64_t horizon_ms(const struct pawl_core *core)
+/* What is a day old went by the clocks alone (keep_for_wall() in ledger.c), and no id of that age
+ * is taken for new: dated at most a minute ahead it was accepted a day ago at the latest. What went
+ * before, for want of room, is said in the log. */
+uint64_t pawl_core_horizon_ms(const struct pawl_core *core)
 {
     uint64_t day_ms = core->ledger.op_retention_ns / PAWL_NS_MS,
              now_ms = core->now.wall / PAWL_NS_MS;
@@ -191,7 +191,7 @@ static int fresh(struct pawl_core *core, const struct pawl_op_id *id)
 #ifdef PAWL_BUG_HORIZON_IGNORED
     return PAWL_OK;
 #endif
-    return ms <= horizon_ms(core) ? PAWL_E_FORGOTTEN : PAWL_OK;
+    return ms <= pawl_core_horizon_ms(core) ? PAWL_E_FORGOTTEN : PAWL_OK;
 }
 
 /* Room for one more entry: where there is none the oldest go, never the operation. */
@@ -236,7 +236,9 @@ static void finish(struct pawl_take *t, uint64_t hash)
     uint64_t lsn = op->lsn;
     if (core->group.open || final(op->result)) {
         uint64_t own = pawl_core_outcome_group(t, &t->id, hash, op->result, op->value);
-        lsn = lsn ? lsn : own;
+        /* Of a transaction refused it is what its step met, which may be 0. */
+        if (lsn == 0 && (op->result >= 0 || t->type != PAWL_CMD_TXN))
+            lsn = own;
     }
     core->group.wanted = false;
     uint64_t wait = pawl_core_appended(core);
@@ -321,9 +323,11 @@ void pawl_core_resolve_take(struct pawl_take *t)
             return;
         }
         /* From now on it is refused: said in the log before the asker hears of it. */
+#ifndef PAWL_BUG_FENCE_UNSAID
         (void)pawl_core_outcome_group(t, &c->id, 0, PAWL_E_OP_FENCED, 0);
+#endif
         r.result = PAWL_E_OP_FENCED;
     }
-    r.horizon_wall_ms = horizon_ms(core);
+    r.horizon_wall_ms = pawl_core_horizon_ms(core);
     resolved(t, &r);
 }

@@ -223,11 +223,38 @@ void pawl_core_ledger_home(struct pawl_core *core, uint32_t n, uint64_t lsn)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
+/* An outcome is a day old by pawl time. If the wall clock was set back since, its id is not, and
+ * nothing but the entry keeps that from being taken for new: it stays until both clocks agree. */
+static bool keep_for_wall(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_ledger *l = &core->ledger;
+    struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+    uint64_t made = e->id_high >> 16, horizon = pawl_core_horizon_ms(core);
+#ifdef PAWL_BUG_FORGETS_BY_ONE_CLOCK
+    made = 0;
+#endif
+    if (made <= horizon)
+        return false;
+    leave(core, n);
+    uint64_t more = pawl_min_u64((made - horizon) * PAWL_NS_MS, l->op_retention_ns);
+    e->d = (uint32_t)((core->now.time + more - l->op_retention_ns) / PAWL_NS_S + 1);
+    e->flags |= PAWL_LEDGER_KEPT;
+    enter(core, n);
+    return true;
+}
+
 /* The key of a message that lives stays, in no list. */
 static void over(struct pawl_core *core, uint32_t n)
 {
-#ifndef PAWL_BUG_WINDOW_ENDS_LIVE_KEY
     const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
+    if (e->kind == PAWL_LEDGER_OP && keep_for_wall(core, n))
+        return;
+#ifndef PAWL_BUG_FORGETS_BY_ONE_CLOCK
+    /* It may be set back yet: the log says that this one is past, with the next turn. */
+    if (e->kind == PAWL_LEDGER_OP)
+        core->ledger.horizon = pawl_max_u64(core->ledger.horizon, e->id_high >> 16);
+#endif
+#ifndef PAWL_BUG_WINDOW_ENDS_LIVE_KEY
     if (e->kind == PAWL_LEDGER_KEY && e->result == PAWL_STATE_NONE) {
         leave(core, n);
         return;

@@ -52,6 +52,7 @@ struct pawl_ledger_entry {
     uint8_t flags; /* PAWL_LEDGER_LISTED, and from 2 on the kind's own */
 };
 #define PAWL_LEDGER_LISTED 1u
+#define PAWL_LEDGER_KEPT 2u /* OP: beyond its day, for a wall clock that was set back */
 
 _Static_assert(sizeof(struct pawl_ledger_entry) == 72, "ten million of them are normal");
 

@@ -16,6 +16,8 @@
  *   sim_order.c   order, limits and counts over many messages
  *   sim_key.c     dedup keys
  *   sim_state.c   tables and reservations   sim_state_ask.c what clients ask of them
+ *   sim_state.c   tables and reservations
+ *   sim_unit.c    operations under an id of their caller, transactions, RESOLVE
  *   sim_note.c    the trace, its hash, the end at a violation
  *
  * README.md: how to read a failing seed. */
@@ -75,6 +77,8 @@ struct sim_message;
 struct sim_queue;
 struct sim_state;
 struct sim_thing;
+struct thing;
+struct sim_unit;
 
 /* --- operations ------------------------------------------------------------------------------ */
 
@@ -134,6 +138,10 @@ struct sim_op {
     uint64_t after;            /* SCAN */
     bool inspects;
     uint32_t mask;
+    /* Of a unit (sim_unit.c): what carries it to the broker; a step: by whom it is decided now. */
+    struct sim_unit *unit;
+    struct sim_op *carrier;
+    bool fences;
 };
 
 /* --- clients --------------------------------------------------------------------------------- */
@@ -240,11 +248,13 @@ struct sim_options {
     uint32_t timers_budget;
     uint32_t deaths; /* so many times as often as other faults */
     bool drops;      /* queues are dropped and made again */
+    bool units;      /* ids of callers, transactions */
 };
 
 struct sim_totals {
     uint64_t seeds, operations, answers, deliveries, crashes, recoveries, turns, messages, scans,
-        ordered, keys_again, keys_repeated, keys_other;
+        ordered, keys_again, keys_repeated, keys_other, units, units_repeated, units_resolved,
+        units_fenced, units_known;
     uint64_t time_ns, checks;
     uint64_t faults[SIM_FAULTS];
     uint64_t results[128]; /* by 100 + result */
@@ -297,6 +307,12 @@ struct sim {
     uint32_t op_count, op_capacity;
     struct sim_held remembered[64]; /* tokens for stale settlements */
     uint32_t remembered_count;
+    struct sim_unit **units; /* that may still be repeated, or asked for */
+    uint32_t unit_count, unit_capacity;
+    struct sim_used { /* all ids that came to a decision: their time, and when that was */
+        uint64_t ms, time_min;
+    } * used;
+    uint32_t used_count, used_capacity;
     struct sim_map *ids, *grants;
     struct sim_state *state; /* NULL: no table in this seed */
     /* prefix of what a crash kept */
@@ -378,6 +394,13 @@ void sim_client_read(struct sim *w, struct sim_client *client, bool all);
 void sim_admin_act(struct sim *w, struct sim_client *client);
 void sim_client_breach(struct sim *w, struct sim_client *client);
 
+/* Commands that are made and not submitted: steps of a unit. */
+struct sim_op *sim_make_send(struct sim *w, struct sim_lane *lane);
+struct sim_op *sim_make_settle(struct sim *w, struct sim_lane *lane, const struct sim_held *held,
+                               uint16_t type);
+struct sim_op *sim_make_message(struct sim *w, struct sim_lane *lane, struct sim_message *m,
+                                uint16_t type);
+
 /* --- sim_lane.c ------------------------------------------------------------------------------ */
 
 struct sim_lane *sim_lane_create(struct sim *w, struct sim_client *client);
@@ -455,6 +478,22 @@ void sim_model_dump(struct sim *w, const struct sim_message *message);
 void sim_model_watch(struct sim *w);  /* PAWL_WATCH=n: dumps m<n> whenever it has changed */
 void sim_model_unseen(struct sim *w); /* every lease that stands is in its client's hands */
 void sim_model_free(struct sim *w);
+/* --- sim_unit.c ------------------------------------------------------------------------------ */
+
+/* A client begins a unit, repeats one of anybody's, or asks for one. */
+void sim_unit_act(struct sim *w, struct sim_lane *lane);
+void sim_unit_take(struct sim *w, struct sim_op *op);
+void sim_unit_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t value, uint64_t lsn,
+                     const void *data, uint32_t bytes);
+void sim_unit_close(struct sim *w, struct sim_op *op);
+/* The broker never heard of the session that carried it. */
+void sim_unit_lost(struct sim *w, struct sim_op *op);
+/* What is possible of this message has become less: does that tell of others? */
+void sim_unit_notice(struct sim *w, struct sim_message *m);
+/* Ends those that nobody will repeat. */
+void sim_unit_turn(struct sim *w);
+void sim_unit_free(struct sim *w);
+
 /* pawl time at which something must happen at the latest, and to what */
 uint64_t sim_model_next(struct sim *w, const struct sim_message **which);
 

@@ -38,11 +38,12 @@ static struct sim_queue *some_queue(struct sim *w)
     return q->id != 0 ? q : NULL;
 }
 
-static void submit_send(struct sim *w, struct sim_lane *lane)
+/* A send, not yet submitted. NULL: no queue. plain: without a dedup key, and small. */
+static struct sim_op *make_send(struct sim *w, struct sim_lane *lane, struct sim_queue *q,
+                                bool plain)
 {
-    struct sim_queue *q = some_queue(w);
     if (q == NULL)
-        return;
+        return NULL;
     struct pawl_cmd_send_times times = { 0 };
     if (sim_one_in(w, 4))
         times.delay_ns = PICK(w, 1, SIM_MS, 100 * SIM_MS, 10 * SIM_S, SIM_HOUR);
@@ -63,13 +64,14 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
         memset(headers + 7, 'v', value);
         headers_bytes = 7u + value;
     }
-    uint8_t key = sim_one_in(w, 4) ? (uint8_t)('1' + sim_below(w, 3)) : 0;
+    uint8_t key = !plain && sim_one_in(w, 4) ? (uint8_t)('1' + sim_below(w, 3)) : 0;
     const struct sim_message *first = key ? sim_key_first(w, q, key) : NULL;
     if (key)
         headers_bytes = SIM_KEY_HEADER_BYTES;
     uint8_t ordering_key = sim_one_in(w, 3) ? (uint8_t)('a' + sim_below(w, 3)) : 0;
     uint32_t key_bytes = ordering_key != 0;
-    uint32_t body = 8 + (uint32_t)sim_below(w, sim_one_in(w, 8) ? w->options.body_max : 400);
+    uint32_t body =
+        8 + (uint32_t)sim_below(w, !plain && sim_one_in(w, 8) ? w->options.body_max : 400);
     if (first != NULL && !sim_one_in(w, 4)) {
         body = first->body_bytes - 1;
         ordering_key = first->ordering_key;
@@ -124,9 +126,23 @@ static void submit_send(struct sim *w, struct sim_lane *lane)
     m->delay_ns = times.delay_ns;
     m->at_wall_ns = times.at_wall_ns;
     m->ttl_ns = times.ttl_ns;
-    m->open_ops++;
+    return op;
+}
+
+static void submit_send(struct sim *w, struct sim_lane *lane)
+{
+    struct sim_op *op = make_send(w, lane, some_queue(w), false);
+    if (op == NULL)
+        return;
+    op->message->open_ops++;
     put_deadline(w, op);
     sim_lane_submit(w, lane, op);
+}
+
+struct sim_op *sim_make_send(struct sim *w, struct sim_lane *lane)
+{
+    struct sim_queue *q = some_queue(w);
+    return q != NULL && q->options.mode == PAWL_DURABLE ? make_send(w, lane, q, true) : NULL;
 }
 
 static void submit_receive(struct sim *w, struct sim_lane *lane)
@@ -203,12 +219,10 @@ static void submit_stop(struct sim *w, struct sim_lane *lane)
     sim_lane_submit(w, lane, op);
 }
 
-static bool submit_settle(struct sim *w, struct sim_lane *lane, const struct sim_held *held,
-                          uint16_t type)
+struct sim_op *sim_make_settle(struct sim *w, struct sim_lane *lane, const struct sim_held *held,
+                               uint16_t type)
 {
     struct sim_message *m = held->message;
-    if (m == NULL || m->open_ops >= OPEN_OPS_MAX)
-        return false;
     if (type == PAWL_CMD_RENEW && held->kind == PAWL_LEASE_HELD)
         type = PAWL_CMD_ACK;
     static const char reason[] = "no good today";
@@ -235,17 +249,25 @@ static bool submit_settle(struct sim *w, struct sim_lane *lane, const struct sim
     memcpy(op->command + sizeof c, reason, text);
     op->message = m;
     op->queue = m->queue;
+    return op;
+}
+
+static bool submit_settle(struct sim *w, struct sim_lane *lane, const struct sim_held *held,
+                          uint16_t type)
+{
+    struct sim_message *m = held->message;
+    if (m == NULL || m->open_ops >= OPEN_OPS_MAX)
+        return false;
+    struct sim_op *op = sim_make_settle(w, lane, held, type);
     m->open_ops++;
     put_deadline(w, op);
     sim_lane_submit(w, lane, op);
     return true;
 }
 
-static void submit_message(struct sim *w, struct sim_lane *lane, struct sim_message *m,
-                           uint16_t type)
+struct sim_op *sim_make_message(struct sim *w, struct sim_lane *lane, struct sim_message *m,
+                                uint16_t type)
 {
-    if (m->open_ops >= OPEN_OPS_MAX || m->id == 0 || m->gone)
-        return;
     struct sim_op *op = sim_op_create(w, lane, type, sizeof(struct pawl_cmd_message), 0);
     struct pawl_cmd_message c;
     memcpy(&c, op->command, sizeof c);
@@ -256,6 +278,15 @@ static void submit_message(struct sim *w, struct sim_lane *lane, struct sim_mess
     memcpy(op->command, &c, sizeof c);
     op->message = m;
     op->queue = m->queue;
+    return op;
+}
+
+static void submit_message(struct sim *w, struct sim_lane *lane, struct sim_message *m,
+                           uint16_t type)
+{
+    if (m->open_ops >= OPEN_OPS_MAX || m->id == 0 || m->gone)
+        return;
+    struct sim_op *op = sim_make_message(w, lane, m, type);
     m->open_ops++;
     sim_lane_submit(w, lane, op);
 }
@@ -409,6 +440,8 @@ static void act_lane(struct sim *w, struct sim_lane *lane)
             if (lane->held_count == before)
                 break;
         }
+    } else if (w->options.units && sim_one_in(w, 3)) {
+        sim_unit_act(w, lane);
     } else if (lane->held_count > 0 && sim_one_in(w, 2)) {
         settle_held(w, lane);
     } else if (sim_one_in(w, 12)) {
@@ -506,6 +539,7 @@ static void inspect(struct sim *w, struct sim_lane *lane)
 void sim_admin_act(struct sim *w, struct sim_client *client)
 {
     struct sim_lane *lane = client->lanes[0];
+    sim_unit_turn(w);
     if (lane->core == NULL || !has_window(lane))
         return;
     inspect(w, lane);

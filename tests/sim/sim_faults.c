@@ -64,6 +64,7 @@ void sim_options_from_seed(struct sim *w)
     o->timers_budget = (uint32_t)PICK(w, 1, 8, 64, 1000);
     o->deaths = sim_one_in(w, 6) ? 8 : 1;
     o->drops = sim_one_in(w, 3);
+    o->units = !o->drops && !sim_one_in(w, 4);
     /* each kind in two seeds of three, so that all sorts of company are seen */
     for (uint32_t f = 0; f < SIM_FAULTS; f++)
         if (sim_below(w, 3) != 0)

@@ -146,7 +146,8 @@ bool sim_lane_take(struct sim *w, struct sim_lane *lane)
     struct pawl_cmd head;
     memcpy(&head, op->command, sizeof head);
     head.seq = op->seq;
-    head.flags = op->resubmit ? PAWL_CMD_RESUBMIT : 0;
+    head.flags =
+        (uint16_t)((head.flags & PAWL_CMD_IDENTIFIED) | (op->resubmit ? PAWL_CMD_RESUBMIT : 0));
     head.open = (uint32_t)(op->seq - oldest_open(lane));
     memcpy(op->command, &head, sizeof head);
     uint32_t answer = answer_bytes(op->type);

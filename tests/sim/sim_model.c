@@ -49,7 +49,7 @@ static bool at_rest(const struct sim_message *m)
 {
     if (m->gone)
         return true;
-    if (m->stand_count > 1 || m->open_ops > 0 || m->moved)
+    if (m->stand_count > 1 || m->open_ops > 0 || m->moved || m->unit != NULL)
         return false;
     const struct sim_set *set = &m->stands[0].set;
     for (uint32_t i = 0; i < set->count; i++)
@@ -151,6 +151,8 @@ void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void
     }
     m->changed = w->index;
     derive_again(w, m);
+    if (m->unit != NULL)
+        sim_unit_notice(w, m);
 }
 
 void sim_model_watch(struct sim *w)
@@ -238,13 +240,14 @@ static bool coming(const struct sim_way *way)
     return false;
 }
 
-static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op)
+void sim_model_decide(struct sim *w, struct sim_message *m, struct sim_op *op)
 {
     sim_model_push(w, m);
     struct sim_set *set = sim_current(m), out = { 0 };
     for (uint32_t i = 0; i < set->count; i++) {
         struct sim_way way = set->ways[i];
-        struct sim_pred *p = sim_pred_find(&way, op->number);
+        struct sim_pred *p =
+            sim_pred_find(&way, op->carrier != NULL ? op->carrier->number : op->number);
         if (p != NULL && p->record) {
             sim_set_add(w, &out, &way); /* the lane's window answers */
             continue;
@@ -253,7 +256,11 @@ static void take_message(struct sim *w, struct sim_message *m, struct sim_op *op
             sim_set_add(w, &out, &way); /* so may a refusal be, while the broker lives */
             memset(p, 0, sizeof *p);
         }
+        if (op->carrier != NULL && sim_unit_known(w, &way, op, &out))
+            continue;
         sim_rules_decide(w, m, &way, op, &out);
+        if (op->carrier != NULL)
+            sim_unit_others(w, &way, op, &out);
         if (coming(&way) && sim_rules_live(way.state)) {
             sim_rules_purge(w, &way);
             sim_rules_decide(w, m, &way, op, &out);
@@ -279,6 +286,10 @@ static void count_take(const struct sim_op *op)
 
 void sim_model_take(struct sim *w, struct sim_op *op)
 {
+    if (op->unit != NULL) {
+        sim_unit_take(w, op);
+        return;
+    }
     count_take(op);
     switch (op->type) {
     case PAWL_CMD_STATE:
@@ -298,13 +309,13 @@ void sim_model_take(struct sim *w, struct sim_op *op)
     case PAWL_CMD_RESTORE:
     case PAWL_CMD_PEEK:
         if (op->message != NULL && !op->message->dropped)
-            take_message(w, op->message, op);
+            sim_model_decide(w, op->message, op);
         break;
     case PAWL_CMD_QUEUE_PURGE:
         sim_counts_take(w, op->queue, op->counts);
         for (uint32_t i = 0; i < w->message_count; i++)
             if (w->messages[i]->queue == op->queue && !w->messages[i]->gone)
-                take_message(w, w->messages[i], op);
+                sim_model_decide(w, w->messages[i], op);
         break;
     case PAWL_CMD_QUEUE_STAT:
         sim_counts_take(w, op->queue, op->counts);
@@ -1054,6 +1065,8 @@ void sim_model_answer(struct sim *w, struct sim_op *op, int32_t result, uint64_t
         sim_map_put(w->ids, value, op->message);
     if (sim_state_names(op)) {
         sim_state_answer(w, op, result, value, lsn, data, bytes);
+    } else if (op->unit != NULL) {
+        sim_unit_answer(w, op, result, value, lsn, data, bytes);
     } else if (stale && !receives && op->type != PAWL_CMD_QUEUE_DROP) {
         answer_stale(w, op, result);
     } else if (op->type == PAWL_CMD_QUEUE_PURGE) {
@@ -1080,7 +1093,7 @@ static bool no_pred(struct sim_way *way, uint32_t op)
     return true;
 }
 
-static void forget_op(struct sim *w, struct sim_message *m, uint32_t op)
+void sim_model_forget(struct sim *w, struct sim_message *m, uint32_t op)
 {
     bool nothing = true;
     for (uint32_t i = 0; i < m->stand_count; i++) {
@@ -1100,14 +1113,16 @@ static void forget_op(struct sim *w, struct sim_message *m, uint32_t op)
 
 void sim_model_close(struct sim *w, struct sim_op *op)
 {
-    if (op->type == PAWL_CMD_QUEUE_PURGE) {
+    if (op->unit != NULL) {
+        sim_unit_close(w, op);
+    } else if (op->type == PAWL_CMD_QUEUE_PURGE) {
         for (uint32_t i = 0; i < w->message_count; i++)
             if (w->messages[i]->queue == op->queue && !w->messages[i]->gone)
-                forget_op(w, w->messages[i], op->number);
+                sim_model_forget(w, w->messages[i], op->number);
     } else if (op->message != NULL) {
         if (op->message->open_ops > 0)
             op->message->open_ops--;
-        forget_op(w, op->message, op->number);
+        sim_model_forget(w, op->message, op->number);
     }
     if (sim_state_names(op))
         sim_state_close(w, op);
@@ -1128,6 +1143,10 @@ void sim_model_lost(struct sim *w, struct sim_op *op)
 {
     if (sim_state_names(op) && op->state == SIM_OP_TAKEN)
         sim_state_lost(w, op);
+    if (op->unit != NULL) {
+        sim_unit_lost(w, op);
+        return;
+    }
     if (op->message != NULL && !op->message->dropped && op->type != PAWL_CMD_QUEUE_PURGE &&
         op->state == SIM_OP_TAKEN)
         sim_model_filter(w, op->message, keep_undone, op,
@@ -1579,6 +1598,7 @@ void sim_model_free(struct sim *w)
         free(m->stands);
         free(m);
     }
+    sim_unit_free(w);
     free(w->messages);
     free(w->active);
 }

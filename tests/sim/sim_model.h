@@ -21,16 +21,21 @@
 
 #define SIM_NEVER UINT64_MAX
 #define SIM_BIT(result) (1ull << ((result) + 60))
-#define SIM_PREDS 5u
+#define SIM_PREDS 8u
+/* Of a step of a unit, in `op` of a pred: what is in the log under the unit's id. */
+#define SIM_UNIT 0x80000000u
+/* Another step of it is refused; for good, or in passing. */
+#define SIM_OTHER_FINAL 1ull
+#define SIM_OTHER 2ull
 #define SIM_GRANT_LOST 1u /* `reserve` of a grant that a crash or closed lane has hidden */
 
 struct sim_pred {
-    uint32_t op; /* number; 0: free */
-    bool record; /* it is in the log: a resubmission gets the same */
-    bool any;    /* any value */
-    bool coming; /* PURGE: at any moment from its decision to its answer */
-    uint32_t epoch;
-    uint64_t mask; /* of results, SIM_BIT() */
+    uint32_t op;        /* number; 0: free */
+    bool record;        /* it is in the log: a resubmission gets the same */
+    bool any;           /* any value */
+    bool coming;        /* PURGE: at any moment from its decision to its answer */
+    uint32_t epoch, by; /* by: whose decision, where others may repeat it */
+    uint64_t mask;      /* of results, SIM_BIT() */
     uint64_t value;
 };
 
@@ -78,6 +83,7 @@ struct sim_message {
     uint32_t number;
     struct sim_queue *queue;
     struct sim_op *send;
+    struct sim_unit *unit; /* that it is a step of, while that may be repeated */
     uint64_t id;
     uint8_t priority;
     uint8_t key_bytes, ordering_key_bytes;
@@ -124,6 +130,9 @@ bool sim_rules_grant(struct sim *w, struct sim_message *m, const struct sim_way 
                      const struct sim_op *receive, struct sim_way *out);
 uint64_t sim_rules_lease(const struct sim_queue *q, uint64_t lease_ns);
 uint64_t sim_rules_retention(const struct sim_queue *q);
+/* Adds the way with this answer to the operation of that number. value: exact unless any. */
+void sim_rules_yield(struct sim *w, struct sim_set *out, struct sim_way way,
+                     const struct sim_pred *pred);
 bool sim_rules_terminal(uint8_t state);
 bool sim_rules_live(uint8_t state);
 void sim_rules_purge(struct sim *w, struct sim_way *way);
@@ -153,6 +162,19 @@ void sim_key_repeated(struct sim *w, struct sim_op *op, int32_t result, uint64_t
 /* A send with a key says its number in a header: its body may be another's. */
 #define SIM_KEY_HEADER_BYTES 11u
 
+/* --- sim_unit.c ------------------------------------------------------------------------------ */
+
+/* As the rules do it for any operation, of a step of a unit: what is final is under its id. */
+void sim_unit_yield(struct sim *w, struct sim_set *out, const struct sim_way *way,
+                    const struct sim_op *step, uint64_t mask, bool any, uint64_t value,
+                    bool record);
+/* True: what is known of its id, or the id itself, answers; nothing is decided. */
+bool sim_unit_known(struct sim *w, const struct sim_way *way, const struct sim_op *step,
+                    struct sim_set *out);
+/* What else may be of a step that is not refused: another one was. */
+void sim_unit_others(struct sim *w, const struct sim_way *way, const struct sim_op *step,
+                     struct sim_set *out);
+
 /* --- sim_model.c ----------------------------------------------------------------------------- */
 
 /* Keeps only the ways of `keep` in the newest stand; in older ones too if the queue is durable. */
@@ -161,6 +183,10 @@ void sim_model_filter(struct sim *w, struct sim_message *m, sim_keep *keep, void
                       const char *what);
 void sim_model_learn(struct sim *w, struct sim_message *m, uint64_t id);
 void sim_model_push(struct sim *w, struct sim_message *m);
+/* A decision on one message: each way becomes those that the rules allow. */
+void sim_model_decide(struct sim *w, struct sim_message *m, struct sim_op *op);
+/* No answer to this operation is awaited any more. */
+void sim_model_forget(struct sim *w, struct sim_message *m, uint32_t op);
 /* body of a message, by the number of its send */
 void sim_body_fill(uint8_t *body, uint32_t bytes, uint32_t number);
 

@@ -111,21 +111,35 @@ struct sim_pred *sim_pred_find(struct sim_way *way, uint32_t op)
 }
 
 /* Adds the way with this answer. mask: results; value: exact unless any. */
-static void yield(struct sim *w, struct sim_set *out, struct sim_way way, const struct sim_op *op,
-                  uint64_t mask, bool any, uint64_t value, bool record)
+void sim_rules_yield(struct sim *w, struct sim_set *out, struct sim_way way,
+                     const struct sim_pred *pred)
 {
-    struct sim_pred *p = sim_pred_find(&way, op->number);
+    struct sim_pred *p = sim_pred_find(&way, pred->op);
     if (p == NULL)
         p = sim_pred_find(&way, 0);
     SIM_CHECK(w, p != NULL, "the model has no room for one more open operation");
     memset(p, 0, sizeof *p);
-    *p = (struct sim_pred){ .op = op->number,
-                            .record = record,
-                            .any = any,
-                            .epoch = (uint32_t)w->epoch,
-                            .mask = mask,
-                            .value = any ? 0 : value };
+    p->op = pred->op;
+    p->record = pred->record;
+    p->any = pred->any;
+    p->epoch = (uint32_t)w->epoch;
+    p->by = pred->by;
+    p->mask = pred->mask;
+    p->value = pred->any ? 0 : pred->value;
     sim_set_add(w, out, &way);
+}
+
+static void yield(struct sim *w, struct sim_set *out, struct sim_way way, const struct sim_op *op,
+                  uint64_t mask, bool any, uint64_t value, bool record)
+{
+    if (op->carrier != NULL) {
+        sim_unit_yield(w, out, &way, op, mask, any, value, record);
+        return;
+    }
+    const struct sim_pred p = {
+        .op = op->number, .record = record, .any = any, .mask = mask, .value = value
+    };
+    sim_rules_yield(w, out, way, &p);
 }
 
 static void refuse(struct sim *w, struct sim_set *out, const struct sim_way *way,
@@ -418,8 +432,10 @@ static void decide_settle(struct sim *w, struct sim_message *m, const struct sim
         none.state = PAWL_STATE_NONE;
         struct sim_set answers = { 0 };
         (void)decide_gone(w, m, &none, op, &answers, c.flags, lost);
-        struct sim_pred *p = sim_pred_find(&answers.ways[0], op->number);
-        refuse(w, out, way, op, p->mask, true, 0);
+        for (uint32_t i = 0; i < answers.count; i++) {
+            answers.ways[i].state = way->state;
+            sim_set_add(w, out, &answers.ways[i]);
+        }
         free(answers.ways);
         return;
     }

@@ -77,6 +77,9 @@ static int summary(const struct sim_totals *t)
            ", reordered %" PRIu64 "\n",
            t->io.sectors_kept, t->io.sectors_lost, t->io.sectors_zeroed, t->io.sectors_garbage,
            t->io.reordered);
+    printf("units %" PRIu64 ": %" PRIu64 " repeated, %" PRIu64 " asked for (%" PRIu64
+           " done, %" PRIu64 " fenced)\n",
+           t->units, t->units_repeated, t->units_resolved, t->units_known, t->units_fenced);
     printf("results:");
     for (int r = 0; r < 128; r++)
         if (t->results[r] != 0)
@@ -92,6 +95,10 @@ static int summary(const struct sim_totals *t)
     }
     if (t->keys_repeated == 0 || t->keys_other == 0 || t->keys_again == 0) {
         printf("dedup keys did not meet: the run proves too little\n");
+        missing++;
+    }
+    if (t->units_repeated == 0 || t->units_fenced == 0 || t->units_known == 0) {
+        printf("ids were not repeated, fenced and found: the run proves too little\n");
         missing++;
     }
     return missing;
