@@ -359,6 +359,8 @@ static void show_refused(struct sim *w, const struct sim_op *op, int32_t result,
         struct sim_op *step = u->steps[i];
         struct shows s = { .op = op, .step = step, .result = result, .value = found, .any = any };
         s.what = i + 1 == number ? SHOWS_REFUSED : SHOWS_OTHER;
+        if (result == PAWL_E_ALREADY_ACKED)
+            s.value = (uint32_t)found; /* the upper half says when */
         show(w, &s, "refused");
         if (i + 1 == number && result == PAWL_E_FULL && !any)
             SIM_CHECK(w, found < 64 && (step->limits >> found & 1),
