@@ -78,7 +78,12 @@ TESTS_FUZZ = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/*_fuzz.
 TESTS_SHELL = $(wildcard tests/integration/*_test.sh)
 TESTS_SCRIPT = $(filter-out tests/run.sh tests/demo.sh tests/bugs_run.sh,$(wildcard tests/*.sh))
 SCENARIOS = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/scenarios/*.c))
-EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(wildcard libclient/examples/*.c broker/examples/*.c))
+SRC_EXAMPLES = $(wildcard libclient/examples/*.c broker/examples/*.c)
+# Some keep data of their own in SQLite. Without it they are left out, and `make examples` says so.
+SRC_SQLITE = $(if $(SRC_EXAMPLES),$(shell grep -l '^\#include <sqlite3.h>' $(SRC_EXAMPLES)))
+LIBS_SQLITE := $(shell $(PKG_CONFIG) --libs sqlite3 2>/dev/null)
+NO_SQLITE = $(if $(LIBS_SQLITE),,$(SRC_SQLITE))
+EXAMPLES = $(patsubst %.c,$(BUILD)/%,$(filter-out $(NO_SQLITE),$(SRC_EXAMPLES)))
 PAWLD = $(if $(wildcard broker/pawld.c),$(BUILD)/pawld)
 PROGRAMS = $(PAWLD) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
            $(if $(SRC_BENCH),$(BUILD)/pawl-bench)
@@ -101,6 +106,7 @@ lib: $(BUILD)/libpawl.a $(SHARED)
 tests-unit: $(TESTS_UNIT)
 tests: $(TESTS_UNIT) $(TESTS_SIM) $(TESTS_CRASH) $(TESTS_FUZZ) $(TESTS_INTEGRATION) $(SCENARIOS) $(EXAMPLES) ## build every test program
 examples: $(EXAMPLES)
+	@$(if $(NO_SQLITE),echo "left out for want of SQLite (make deps): $(NO_SQLITE)")
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -162,6 +168,7 @@ $(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/%.o $(TEST_LIBS)
 $(BUILD)/libclient/examples/%: $(BUILD)/obj/libclient/examples/%.o $(BUILD)/libpawl.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_CLIENT) -o $@
+$(patsubst %.c,$(BUILD)/%,$(SRC_SQLITE)): LIBS_CLIENT += $(LIBS_SQLITE)
 $(BUILD)/broker/examples/%: $(BUILD)/obj/broker/examples/%.o $(BUILD)/libpawl.a $(BUILD)/libpawld.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -o $@
@@ -172,6 +179,7 @@ $(BUILD)/broker/examples/%: $(BUILD)/obj/broker/examples/%.o $(BUILD)/libpawl.a 
 NEEDS = build-essential=gcc build-essential=make pkg-config=pkg-config liburing-dev=liburing.h libxxhash-dev=xxhash.h \
         libjansson-dev=jansson.h $(NEEDS_MORE)
 NEEDS_TESTS = libcmocka-dev=cmocka.h python3=python3
+NEEDS_EXAMPLES = libsqlite3-dev=sqlite3.h
 NEEDS_CI = build-essential=g++ clang=clang clang-format=clang-format libclang-rt-14-dev=libclang_rt.asan-x86_64.a \
            e2fsprogs=mkfs.ext4 util-linux=unshare mount=losetup
 HEADERS_FIRST = \#include <stdarg.h>\n\#include <stddef.h>\n\#include <setjmp.h>\n\#include <stdint.h>\n
@@ -181,7 +189,7 @@ missing = for n in $(NEEDS); do p=$${n%%=*}; w=$${n\#*=}; case $$w in \
     (*) command -v $$w >/dev/null 2>&1 || test -x /usr/sbin/$$w ;; esac || echo $$p; done | sort -u
 
 deps: ## install what is missing (Debian, Ubuntu); CI=1: also what .ci/run needs
-deps: NEEDS_MORE = $(if $(DEMO),,$(NEEDS_TESTS)) $(if $(CI),$(NEEDS_CI))
+deps: NEEDS_MORE = $(if $(DEMO),,$(NEEDS_TESTS) $(NEEDS_EXAMPLES)) $(if $(CI),$(NEEDS_CI))
 need: NEEDS_MORE = $(NEEDS_TESTS)
 deps:
 	@m=$$($(missing)); if [ -z "$$m" ]; then exit 0; fi; m=$$(echo $$m); echo "missing: $$m"; \
