@@ -16,7 +16,6 @@
  *   sim_order.c   order, limits and counts over many messages
  *   sim_key.c     dedup keys
  *   sim_state.c   tables and reservations   sim_state_ask.c what clients ask of them
- *   sim_state.c   tables and reservations
  *   sim_unit.c    operations under an id of their caller, transactions, RESOLVE
  *   sim_note.c    the trace, its hash, the end at a violation
  *
@@ -77,7 +76,6 @@ struct sim_message;
 struct sim_queue;
 struct sim_state;
 struct sim_thing;
-struct thing;
 struct sim_unit;
 
 /* --- operations ------------------------------------------------------------------------------ */
