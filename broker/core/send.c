@@ -182,7 +182,7 @@ uint64_t pawl_core_send_commit(struct pawl_core_send *s, uint64_t *lsn)
 void pawl_core_send_undo(struct pawl_core_send *s)
 {
 #ifndef PAWL_BUG_KEY_OF_REFUSED
-    if (s->key)
+    if (s->key && s->block) /* held, not that of the first one */
         pawl_core_ledger_remove(s->take->core, s->key);
 #endif
     if (s->block)

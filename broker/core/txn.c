@@ -37,6 +37,7 @@ struct txn {
     uint32_t sends;
     uint32_t bytes; /* of the group */
     uint64_t found; /* of a refusal */
+    uint64_t wait;  /* of the steps that found nothing to do: for what told them so */
 };
 
 /* --- the row --------------------------------------------------------------------------------- */
@@ -213,6 +214,8 @@ static int check(struct txn *x, struct step *s)
         x->bytes += pawl_core_group_part(bytes);
     if (result <= 0)
         return result;
+    if (s->take.type == PAWL_CMD_SEND) /* a repeat: the first one must be on disk */
+        x->wait = pawl_max_u64(x->wait, pawl_core_queue_wait(x->take->core, s->send.queue));
     /* There is nothing to do, and that is well: no part of the rest. */
     if (!of_table(s))
         s->take.type = PAWL_CMD_NONE;
@@ -334,7 +337,7 @@ static uint64_t commit(struct txn *x)
 static uint64_t wait_for(struct txn *x)
 {
     struct pawl_core *core = x->take->core;
-    uint64_t wait = 0;
+    uint64_t wait = x->wait;
     bool durable = core->operation.lane != NULL;
     for (uint32_t i = 0; i < x->count; i++) {
         const struct pawl_core_queue *q = queue_of(&x->steps[i]);
