@@ -25,6 +25,7 @@ BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
+DOCDIR ?= $(PREFIX)/share/doc/pawl
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 DESTDIR ?=
@@ -220,12 +221,13 @@ install: all ## libraries, headers, programs, man pages, pkg-config and systemd 
 	$(pc) broker/pawld.pc.in > $(D)$(LIBDIR)/pkgconfig/pawld.pc
 	sed 's|@BINDIR@|$(BINDIR)|' broker/pawld.service.in > $(D)$(UNITDIR)/pawld.service
 	for m in $(MAN_PAGES); do s=$(D)$(MANDIR)/man$${m##*.}; $(INSTALL) -d $$s && $(INSTALL) -m 644 $$m $$s || exit 1; done
+	$(INSTALL) -d $(D)$(DOCDIR) && $(INSTALL) -m 644 libclient/EXACTLY_ONCE.md $(D)$(DOCDIR)
 	$(INSTALL) -d $(D)$(COMPLETIONDIR) && $(INSTALL) -m 644 tools/pawl.bash $(D)$(COMPLETIONDIR)/pawl
 
 uninstall: ## take all of that away again
 	rm -f $(addprefix $(D)$(BINDIR)/,$(notdir $(PROGRAMS))) $(addprefix $(D)$(INCLUDEDIR)/,pawl.h pawld.h)
 	rm -f $(foreach l,libpawl libpawld,$(addprefix $(D)$(LIBDIR)/$l,.a .so .so.$(SONUMBER) .so.$(VERSION)))
-	rm -f $(addprefix $(D)$(LIBDIR)/pkgconfig/,pawl.pc pawld.pc) $(D)$(UNITDIR)/pawld.service
+	rm -f $(D)$(DOCDIR)/EXACTLY_ONCE.md $(addprefix $(D)$(LIBDIR)/pkgconfig/,pawl.pc pawld.pc) $(D)$(UNITDIR)/pawld.service
 	rm -f $(foreach m,$(MAN_PAGES),$(D)$(MANDIR)/man$(subst .,,$(suffix $m))/$(notdir $m)) $(D)$(COMPLETIONDIR)/pawl
 
 installcheck: all ## install into a temporary place, build and run the first program there
