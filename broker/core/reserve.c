@@ -486,6 +486,17 @@ void pawl_core_reservation_fact(struct pawl_core *core, uint32_t n)
 
 /* --- start, sweep ---------------------------------------------------------------------------- */
 
+/* Of a table that is gone anything may be missing: it was not copied forward any more when the
+ * broker died, and goes with the sweep. */
+bool pawl_cell_stands(const struct pawl_core *core, uint32_t n)
+{
+    const struct pawl_cell *cell = pawl_cell_at(core, n);
+#ifdef PAWL_BUG_GONE_TABLE_COUNTS
+    return cell->priority != 0;
+#endif
+    return cell->priority && !pawl_core_queue_at(core, cell->table)->gone;
+}
+
 /* What the open ones have is what their numbers say is reserved: -1 where not. Each takes its
  * amount out of its cell, which leaves nothing, and puts it back. */
 static int amounts_fit(struct pawl_core *core)
@@ -501,7 +512,7 @@ static int amounts_fit(struct pawl_core *core)
             c->reserved = (int64_t)((uint64_t)c->reserved + amount);
         }
         for (uint32_t n = 1; pass == 0 && n < core->cells.never_used; n++)
-            if (pawl_cell_at(core, n)->priority && pawl_cell_at(core, n)->counts.reserved != 0)
+            if (pawl_cell_stands(core, n) && pawl_cell_at(core, n)->counts.reserved != 0)
                 rc = -1;
     }
     return rc;
@@ -516,8 +527,9 @@ int pawl_core_state_start(struct pawl_core *core)
         return -1;
     for (uint32_t n = 1; n < core->cells.never_used; n++) {
         const struct pawl_cell *cell = pawl_cell_at(core, n);
-        if (cell->priority && (cell->kind == PAWL_VALUE_NONE ||
-                               pawl_core_queue_at(core, cell->table)->options.mode != PAWL_TABLE))
+        if (pawl_cell_stands(core, n) &&
+            (cell->kind == PAWL_VALUE_NONE ||
+             pawl_core_queue_at(core, cell->table)->options.mode != PAWL_TABLE))
             return -1;
     }
     for (uint32_t n = 1; n < core->reservations.never_used; n++) {

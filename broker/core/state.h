@@ -171,6 +171,8 @@ uint64_t pawl_core_state_verify(const struct pawl_core *core);
 
 /* --- between state.c, reserve.c and state_scan.c --------------------------------------------- */
 
+/* The entry is used, by a table that is not gone. */
+bool pawl_cell_stands(const struct pawl_core *core, uint32_t cell);
 bool pawl_core_counts_hold(const struct pawl_counts *counts);
 /* Everything of a cell but its key. Counts must hold. What it had as value is the caller's. */
 void pawl_core_cell_set(struct pawl_core *core, uint32_t cell, uint8_t kind, uint32_t block,

@@ -258,7 +258,8 @@ uint64_t pawl_core_state_verify(const struct pawl_core *core)
             continue;
         cells++;
         open += cell->open;
-        in_cells += (uint64_t)cell->counts.reserved;
+        if (pawl_cell_stands(core, n))
+            in_cells += (uint64_t)cell->counts.reserved;
     }
     for (uint32_t n = 1; n < core->reservations.never_used; n++) {
         const struct pawl_core_reservation *r = pawl_core_reservation_at(core, n);
@@ -271,7 +272,7 @@ uint64_t pawl_core_state_verify(const struct pawl_core *core)
                     pawl_core_queue_at(core, r->table)->gone ||
                     pawl_timer_armed(&core->wheel, r->timer));
         opened += is_open;
-        reserved += is_open ? r->amount : 0;
+        reserved += is_open && pawl_cell_stands(core, r->cell) ? r->amount : 0;
         live += pawl_core_reservation_fact_bytes(core, n) + PAWL_RECORD_HEAD;
     }
     PAWL_ASSERT_REL(keys, ==, cells);

@@ -233,6 +233,8 @@ static int get(struct pawl *lane, const char *table, const void *key, size_t key
         if (lane->data_bytes < sizeof d)
             return pawl_lane_breach(lane, "a value without its head");
         memcpy(&d, lane->data, sizeof d);
+        if (d.value_bytes > PAWL_STATE_BYTES_MAX)
+            return pawl_lane_breach(lane, "a value longer than values are");
         uint32_t have = lane->data_bytes - (uint32_t)sizeof d;
         *v = value_of(&d);
         if (v->kind == PAWL_VALUE_NUMBER)
@@ -445,8 +447,11 @@ int pawl_reservation_get(struct pawl *lane, const char *table, const uint8_t id[
     struct pawl_reservation_data d;
     if (rc == PAWL_OK && lane->data_bytes != sizeof d)
         rc = pawl_lane_breach(lane, "a reservation of another size");
-    if (rc == PAWL_OK) {
+    if (rc == PAWL_OK)
         memcpy(&d, lane->data, sizeof d);
+    if (rc == PAWL_OK && d.key_bytes > PAWL_KEY_BYTES_MAX)
+        rc = pawl_lane_breach(lane, "a key longer than keys are");
+    if (rc == PAWL_OK) {
         struct pawl_reservation r = { .size = out->size,
                                       .state = d.state,
                                       .key_bytes = d.key_bytes,
