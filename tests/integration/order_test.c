@@ -3,6 +3,7 @@
  * order, by whichever process, while the broker is killed (G9; semantics 2). */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/prng.h"
 #include "lib/harness.h"
@@ -129,6 +130,38 @@ static void an_ordered_queue_is_one_row(void)
     pawl_close(lane);
 }
 
+static void what_workers_leave_outlives_the_broker(void)
+{
+    harness_step("progress and results");
+    char result[32], pid[24];
+    size_t have = 0;
+    struct pawl_message m;
+    struct pawl *lane = harness_open(&broker);
+    struct pawl_defer_options o = PAWL_DEFER_OPTIONS_INIT;
+    harness_queue(lane, "work", PAWL_DURABLE, 600 * PAWL_NS_S);
+    uint64_t id = harness_send(lane, "work", "job");
+    struct pawl_token t = harness_receive(lane, "work", 0, "job");
+    o.progress = "page 7";
+    o.progress_bytes = 6;
+    harness_check_rc(pawl_defer(lane, &t, 0, &o), PAWL_OK);
+    harness_broker_restart(&broker);
+    harness_check_rc(pawl_receive(lane, "work", NULL, &m), PAWL_OK);
+    harness_check(m.progress_bytes == 6 && memcmp(m.progress, "page 7", 6) == 0);
+    t = m.token;
+    harness_check_rc(pawl_query_result(lane, "work", id, result, sizeof result, &have),
+                     PAWL_E_STATE);
+    harness_check_rc(pawl_ack_result(lane, &t, 0, result, PAWL_RESULT_BYTES_MAX + 1),
+                     PAWL_E_INVALID);
+    harness_check_rc(pawl_ack_result(lane, &t, 0, "42 pages", 8), PAWL_OK);
+    harness_broker_restart(&broker);
+    harness_check_rc(pawl_query_result(lane, "work", id, result, sizeof result, &have), PAWL_OK);
+    harness_check(have == 8 && memcmp(result, "42 pages", 8) == 0);
+    harness_check_rc(pawl_ack(lane, &t, 0), PAWL_E_ALREADY_ACKED);
+    snprintf(pid, sizeof pid, "process %d ", (int)getpid());
+    harness_check(strstr(pawl_last_text(lane), pid) != NULL);
+    pawl_close(lane);
+}
+
 int main(void)
 {
     harness_begin("order_test", 240);
@@ -136,6 +169,7 @@ int main(void)
     harness_broker_start(&broker);
     consumers_keep_the_order_of_each_key();
     an_ordered_queue_is_one_row();
+    what_workers_leave_outlives_the_broker();
     harness_broker_stop(&broker);
     return 0;
 }
