@@ -38,6 +38,16 @@ int pawl_call_enter(struct pawl *lane)
     return PAWL_OK;
 }
 
+int pawl_call_enter_change(struct pawl *lane)
+{
+    int rc = pawl_call_enter(lane);
+#ifndef PAWL_BUG_ID_LEFT_OVER
+    if (rc == PAWL_OK)
+        lane->id_used = lane->identified;
+#endif
+    return rc;
+}
+
 int pawl_call_leave(struct pawl *lane, int result)
 {
     if (PAWL_UNLIKELY(result < 0))
@@ -62,7 +72,7 @@ int pawl_call_refuse(struct pawl *lane, int result, const char *format, ...)
 
 int pawl_call_invalid(struct pawl *lane, const char *what)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_INVALID, "%s", what));

@@ -258,7 +258,7 @@ static int by_token(struct pawl *lane, const struct pawl_idem_token *token,
 int pawl_idem_complete(struct pawl *lane, const struct pawl_idem_token *token, int32_t code,
                        const void *result, size_t bytes, uint32_t flags)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     rc = arguments(lane, token, result, bytes, PAWL_IDEM_RESULT_BYTES_MAX);
@@ -277,7 +277,7 @@ int pawl_idem_complete(struct pawl *lane, const struct pawl_idem_token *token, i
 int pawl_idem_progress(struct pawl *lane, const struct pawl_idem_token *token, const void *progress,
                        size_t bytes, uint64_t lease_ns)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     rc = arguments(lane, token, progress, bytes, PAWL_IDEM_PROGRESS_BYTES_MAX);
@@ -292,7 +292,7 @@ int pawl_idem_progress(struct pawl *lane, const struct pawl_idem_token *token, c
 
 int pawl_idem_abandon(struct pawl *lane, const struct pawl_idem_token *token)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     rc = arguments(lane, token, NULL, 0, 0);

@@ -214,6 +214,10 @@ struct pawl {
 /* Every call of pawl.h begins with enter and, if that answered OK, ends with `return leave(...)`.
  * enter: E_FORKED, E_MISUSE, E_INVALID (NULL), or the fatal code. */
 int pawl_call_enter(struct pawl *lane);
+/* The same of a call that changes something: the id given for it ends with it, also if it fails
+ * before there is a command. Else the id would go to another operation, and who asks for the
+ * outcome of his own would be told that one's. */
+int pawl_call_enter_change(struct pawl *lane);
 int pawl_call_leave(struct pawl *lane, int result);
 /* The outcome of the running call where its code says less. */
 static inline void pawl_call_outcome(struct pawl *lane, enum pawl_outcome outcome)

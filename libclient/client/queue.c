@@ -33,7 +33,7 @@ static int run(struct pawl *lane, uint16_t type, const char *name,
 static int simple(struct pawl *lane, uint16_t type, const char *name,
                   const struct pawl_queue_options *o)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     if (!pawl_name_valid(name))

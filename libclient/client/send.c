@@ -166,7 +166,7 @@ int pawl_send(struct pawl *lane, const char *queue, const void *body, size_t byt
               const struct pawl_send_options *options, struct pawl_sent *out)
 {
     struct pawl_send_plan p;
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     lane->one = (struct pawl_row){ .result = PAWL_E_INVALID };

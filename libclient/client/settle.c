@@ -74,7 +74,7 @@ int pawl_settle_arguments(struct pawl *lane, uint16_t type, const struct pawl_to
 static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *token,
                   uint64_t time_ns, uint32_t flags, const void *text, size_t text_bytes)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     rc = pawl_settle_arguments(lane, type, token, flags, text, text_bytes);
@@ -228,7 +228,7 @@ int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t 
 static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t id, uint32_t flags)
 {
     struct pawl_queue_ref *q;
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     if (flags & ~ACK_FLAGS)

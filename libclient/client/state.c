@@ -149,7 +149,7 @@ static int write_key(struct pawl *lane, const char *table, struct pawl_cmd_state
                      const void *key, size_t key_bytes, const void *value, size_t bytes,
                      uint64_t *found)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     rc = arguments(lane, key, key_bytes, value, bytes);
@@ -390,7 +390,7 @@ static int move(struct pawl *lane, const char *table, struct pawl_cmd_reserve *m
                 const void *key, size_t key_bytes, uint64_t *left)
 {
     struct call c;
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     rc = move_call(lane, m, id, key, key_bytes, &c);

@@ -354,6 +354,7 @@ int pawl_txn_commit(struct pawl_txn *txn, struct pawl_committed *out)
     if (rc != PAWL_OK)
         return rc;
     struct pawl *lane = txn->lane;
+    lane->id_used = lane->identified;
     if (txn->running)
         return pawl_txn_leave(txn, pawl_call_refuse(lane, PAWL_E_MISUSE,
                                                     "pawl_txn_run() commits: return OK instead"));
@@ -416,7 +417,7 @@ static int run_once(struct pawl *lane, pawl_txn_fn fn, void *ctx, struct pawl_co
 int pawl_txn_run(struct pawl *lane, pawl_txn_fn fn, void *ctx, uint32_t tries,
                  struct pawl_committed *out)
 {
-    int rc = pawl_call_enter(lane);
+    int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
     if (!fn)

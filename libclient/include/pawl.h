@@ -762,14 +762,15 @@ PAWL_API void pawl_op_id_format(const struct pawl_op_id *id, char text[PAWL_OP_I
 PAWL_API PAWL_CHECK int pawl_op_id_parse(const char *text, struct pawl_op_id *out);
 
 /* The next call of this lane that changes something (a single send, a settling, cancel, restore,
- * the queue calls but purge) carries this id; batches and submits do not. The outcome and the
- * effect are one record, kept for 24 hours or 10 million operations: the same call again, from
- * whatever process, answers OK_DUPLICATE with the first one's id and changes nothing; another call
- * under it: E_OPID_MISMATCH. A refusal that is final (E_LEASE_LOST, E_STATE, ...) is an outcome
- * too; one that passes (E_FULL, E_PAUSED, ...) leaves no trace. Such a call waits for the disk on
- * any kind of queue. Dated more than a minute ahead: E_INVALID. Older than what is kept:
- * E_FORGOTTEN.
- */
+ * the queue calls but purge, a write of a table, a reservation, what settles an idempotency token)
+ * carries this id, and ends it for the lane, also if it fails before it is submitted: give it again
+ * with each try. Batches and submits carry none. The outcome and the effect are one record, kept
+ * for 24 hours or 10 million operations: the same call again, from whatever process, answers
+ * OK_DUPLICATE with what the first one was told (id, number, version) and changes nothing; another
+ * call under it: E_OPID_MISMATCH. A refusal that is final (E_LEASE_LOST, E_STATE, ...) is an
+ * outcome too; one that passes (E_FULL, E_PAUSED, ...) leaves no trace. Such a call waits for the
+ * disk on any kind of queue. Dated more than a minute ahead: E_INVALID. Older than what is kept:
+ * E_FORGOTTEN. */
 PAWL_API PAWL_CHECK int pawl_op_id_next(struct pawl *lane, const struct pawl_op_id *id);
 
 enum pawl_resolved_state {
@@ -786,6 +787,10 @@ struct pawl_resolved {
     uint64_t lsn;   /* position of its record */
     uint64_t horizon_wall_ns; /* ids up to this time may be forgotten */
 };
+#define PAWL_RESOLVED_INIT                   \
+    {                                        \
+        .size = sizeof(struct pawl_resolved) \
+    }
 #define PAWL_RESOLVE_FENCE \
     1u /* not seen: from now on it is refused, E_OP_FENCED; durable on return */
 /* What became of the operation. OK and *out, always of durable state. Any process may ask: who
@@ -865,6 +870,10 @@ struct pawl_committed {
     uint32_t failed_step; /* of a refusal: which step, from 1; 0: none in particular */
     uint64_t found;       /* of a refusal: what the step met, as its own call would tell */
 };
+#define PAWL_COMMITTED_INIT                   \
+    {                                         \
+        .size = sizeof(struct pawl_committed) \
+    }
 /* All or none. OK: on disk if any part is durable. OK_DUPLICATE: this id was committed before. A
  * refused step: its code, and nothing was done; E_CONFLICT: something read has changed, do it again
  * under a new id. The transaction is over after any answer but E_TXN_POISONED and is freed. *out

@@ -60,6 +60,37 @@ static void an_outcome_is_known_to_whoever_has_the_id(void)
     pawl_close(other);
 }
 
+/* A call that fails before it is submitted does not leave its id to the next one, whose outcome
+ * would then be taken for its own. */
+static void an_id_is_for_one_call(void)
+{
+    harness_step("one call");
+    struct pawl *lane = harness_open(&broker);
+    struct pawl_token none = { 1, 1, 1 };
+    struct pawl_resolved r = { .size = sizeof r };
+    struct pawl_op_id id;
+    pawl_op_id_new(&id);
+    harness_queue(lane, "one", PAWL_DURABLE, 0);
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check_rc(pawl_send(lane, "none", "x", 1, NULL, NULL), PAWL_E_NOT_FOUND);
+    harness_check_rc(pawl_send(lane, "one", "x", 1, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check_rc(pawl_state_add(lane, "one", NULL, 0, 1, 0, 1, NULL), PAWL_E_INVALID);
+    harness_check_rc(pawl_send(lane, "one", "x", 1, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check_rc(pawl_nack(lane, &none, PAWL_DELAY_NS_MAX + 1, NULL), PAWL_E_INVALID);
+    harness_check_rc(pawl_send(lane, "one", "x", 1, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_resolve(lane, &id, 0, &r), PAWL_OK);
+    harness_check(r.state == PAWL_RESOLVED_NEVER_SEEN);
+    /* A call that changes nothing does not use it. */
+    harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
+    harness_check(ready(lane, "one") == 3);
+    harness_check_rc(pawl_send(lane, "one", "x", 1, NULL, NULL), PAWL_OK);
+    harness_check_rc(pawl_resolve(lane, &id, 0, &r), PAWL_OK);
+    harness_check(r.state == PAWL_RESOLVED_COMMITTED);
+    pawl_close(lane);
+}
+
 static void a_transaction_is_all_or_nothing(void)
 {
     harness_step("transaction");
@@ -242,6 +273,7 @@ int main(void)
     harness_broker_init(&broker, NULL);
     harness_broker_start(&broker);
     an_outcome_is_known_to_whoever_has_the_id();
+    an_id_is_for_one_call();
     a_transaction_is_all_or_nothing();
     a_large_transaction_finds_room();
     a_function_runs_once_for_a_transaction();
