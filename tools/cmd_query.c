@@ -122,12 +122,13 @@ static int show_end(struct show *s, int rc)
 int cli_query(struct cli *cli)
 {
     struct show s = { .cli = cli, .limit = LIMIT_DEFAULT };
-    struct cli_list ids = { 0 };
+    struct cli_list ids = { 0 }, keys = { 0 };
     const char *states = NULL, *since = NULL;
     uint32_t mask = CLI_STATES_ALL;
     uint64_t delay = 0;
     const struct cli_option options[] = {
         { "id", CLI_LIST, &ids, "ID", "these messages; more ids may follow", NULL },
+        { "key", CLI_LIST, &keys, "K", "sent with these dedup keys; more keys may follow", NULL },
         { "state", CLI_TEXT, &states, "S,S",
           "scheduled ready leased dead acked expired cancelled\npurged; live; all (default)",
           NULL },
@@ -135,9 +136,11 @@ int cli_query(struct cli *cli)
         { "limit", CLI_NUMBER, &s.limit, "N", "at most so many (100; 0: all)", NULL },
     };
     int rc = cli_args(cli, options, PAWL_COUNT(options), 1, -1);
-    for (int i = 1; rc == CLI_GO && ids.n && i < cli->argc; i++)
-        cli_list_add(&ids, cli->argv[i]);
-    if (rc == CLI_GO && !ids.n && cli->argc > 1)
+    if (rc == CLI_GO && ids.n && keys.n)
+        rc = cli_misused(cli, "--id and --key do not go together");
+    for (int i = 1; rc == CLI_GO && (ids.n || keys.n) && i < cli->argc; i++)
+        cli_list_add(ids.n ? &ids : &keys, cli->argv[i]);
+    if (rc == CLI_GO && !ids.n && !keys.n && cli->argc > 1)
         rc = cli_misused(cli, "\"%s\" is too much; an id goes behind --id", cli->argv[1]);
     if (rc == CLI_GO)
         rc = cli_ids_check(cli, &ids);
@@ -152,10 +155,17 @@ int cli_query(struct cli *cli)
         rc = cli_attach(cli, NULL);
     if (rc == CLI_GO) {
         cli_table_init(&s.table, cli, query_heads, PAWL_COUNT(query_heads));
-        rc = show_end(&s, ids.n ? cli_records_by_id(cli, cli->argv[0], &ids, show_one, &s)
-                                : cli_records_each(cli, cli->argv[0], mask, show_one, &s));
+        const char *queue = cli->argv[0];
+        if (keys.n)
+            rc = cli_records_by_key(cli, queue, &keys, show_one, &s);
+        else if (ids.n)
+            rc = cli_records_by_id(cli, queue, &ids, show_one, &s);
+        else
+            rc = cli_records_each(cli, queue, mask, show_one, &s);
+        rc = show_end(&s, rc);
     }
     cli_list_fini(&ids);
+    cli_list_fini(&keys);
     return rc;
 }
 

@@ -131,3 +131,22 @@ int cli_records_by_id(struct cli *cli, const char *queue, const struct cli_list 
     }
     return worst;
 }
+
+int cli_records_by_key(struct cli *cli, const char *queue, const struct cli_list *keys,
+                       cli_record_each *each, void *ctx)
+{
+    int worst = CLI_GO;
+    for (size_t i = 0; i < keys->n; i++) {
+        struct pawl_record record = { .size = sizeof record };
+        const char *key = keys->v[i];
+        int rc = pawl_query_key(cli->lane, queue, key, strlen(key), &record);
+        if (rc < 0) {
+            worst = cli_refused(cli, rc, CLI_ABOUT_MESSAGE, key);
+            continue;
+        }
+        rc = each(ctx, &record);
+        if (rc != CLI_GO)
+            return rc;
+    }
+    return worst;
+}

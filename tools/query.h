@@ -33,5 +33,8 @@ int cli_records_each(struct cli *cli, const char *queue, uint32_t mask, cli_reco
  * CLI_REFUSED, the others still come. */
 int cli_records_by_id(struct cli *cli, const char *queue, const struct cli_list *ids,
                       cli_record_each *each, void *ctx);
+/* The same for dedup keys. */
+int cli_records_by_key(struct cli *cli, const char *queue, const struct cli_list *keys,
+                       cli_record_each *each, void *ctx);
 
 #endif

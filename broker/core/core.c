@@ -25,7 +25,8 @@ static int init(struct pawl_core *c)
         pawl_pool_init(&c->cells, b, sizeof(struct pawl_cell), PAWL_CELLS_SHIFT) != 0 ||
         pawl_pool_init(&c->reservations, b, sizeof(struct pawl_core_reservation),
                        PAWL_RESERVATIONS_SHIFT) != 0 ||
-        pawl_pool_init(&c->idems, b, sizeof(struct pawl_core_idem), PAWL_IDEMS_SHIFT) != 0)
+        pawl_pool_init(&c->idems, b, sizeof(struct pawl_core_idem), PAWL_IDEMS_SHIFT) != 0 ||
+        pawl_pool_init(&c->watches, b, sizeof(struct pawl_core_watch), PAWL_WATCHES_SHIFT) != 0)
         return -1;
     if (pawl_table_init(&c->messages_by_id, b, &c->messages, offsetof(struct pawl_core_message, id),
                         offsetof(struct pawl_core_message, chain)) != 0 ||
@@ -39,7 +40,10 @@ static int init(struct pawl_core *c)
                         offsetof(struct pawl_core_reservation, hash),
                         offsetof(struct pawl_core_reservation, chain)) != 0 ||
         pawl_table_init(&c->idems_by_id, b, &c->idems, offsetof(struct pawl_core_idem, id),
-                        offsetof(struct pawl_core_idem, chain)) != 0)
+                        offsetof(struct pawl_core_idem, chain)) != 0 ||
+        pawl_table_init(&c->watches_by_message, b, &c->watches,
+                        offsetof(struct pawl_core_watch, id),
+                        offsetof(struct pawl_core_watch, chain)) != 0)
         return -1;
     if (pawl_core_ledger_init(c) != 0)
         return -1;
@@ -87,6 +91,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_table_fini(&core->orders_by_id);
     pawl_table_fini(&core->reservations_by_id);
     pawl_table_fini(&core->idems_by_id);
+    pawl_table_fini(&core->watches_by_message);
     pawl_pool_fini(&core->messages);
     pawl_pool_fini(&core->queues);
     pawl_pool_fini(&core->leases);
@@ -99,6 +104,7 @@ void pawl_core_destroy(struct pawl_core *core)
     pawl_pool_fini(&core->cells);
     pawl_pool_fini(&core->reservations);
     pawl_pool_fini(&core->idems);
+    pawl_pool_fini(&core->watches);
     if (core->homes)
         port.memory_unmap(port.ctx, core->homes, PAWL_HOME_SLOTS * sizeof *core->homes);
     if (core->names)
@@ -156,6 +162,8 @@ static const uint16_t fixed_bytes[PAWL_CMD_TYPES] = {
     [PAWL_CMD_TXN] = sizeof(struct pawl_cmd_txn),
     [PAWL_CMD_RESOLVE] = sizeof(struct pawl_cmd_resolve),
     [PAWL_CMD_IDEM] = sizeof(struct pawl_cmd_idem),
+    [PAWL_CMD_QUERY] = sizeof(struct pawl_cmd_query),
+    [PAWL_CMD_WAIT] = sizeof(struct pawl_cmd_wait),
 };
 
 uint32_t pawl_core_fixed_bytes(uint16_t type)
@@ -167,11 +175,13 @@ static bool answers_with_data(uint16_t type)
 {
     return type == PAWL_CMD_QUEUE_STAT || type == PAWL_CMD_QUEUE_LIST || type == PAWL_CMD_SCAN ||
            type == PAWL_CMD_PEEK || type == PAWL_CMD_METRICS || type == PAWL_CMD_RESOLVE ||
-           type == PAWL_CMD_STATE_SCAN || type == PAWL_CMD_IDEM;
+           type == PAWL_CMD_STATE_SCAN || type == PAWL_CMD_IDEM || type == PAWL_CMD_QUERY;
 }
 
 uint32_t pawl_core_answer_bytes(uint16_t type)
 {
+    if (type == PAWL_CMD_WAIT) /* for as long as it waits */
+        return sizeof(struct pawl_comp_data) + sizeof(struct pawl_record);
     return answers_with_data(type) ? sizeof(struct pawl_comp_data) + PAWL_DATA_BYTES_MAX
                                    : sizeof(struct pawl_comp_answer);
 }
@@ -253,6 +263,8 @@ bool pawl_core_variable_fits(const struct pawl_take *t)
     }
     if (t->type == PAWL_CMD_STATE || t->type == PAWL_CMD_STATE_SCAN || t->type == PAWL_CMD_RESERVE)
         return pawl_core_state_fits(t->type, t->fixed, t->variable_bytes);
+    if (t->type == PAWL_CMD_QUERY)
+        return pawl_core_lookup_fits(t->fixed, t->variable_bytes);
     if (t->type == PAWL_CMD_IDEM)
         return pawl_core_idem_fits(t->fixed, t->variable_bytes);
     if (t->type == PAWL_CMD_TXN)
@@ -307,6 +319,12 @@ int pawl_core_dispatch(struct pawl_take *t)
         break;
     case PAWL_CMD_IDEM:
         pawl_core_idem_take(t);
+        break;
+    case PAWL_CMD_QUERY:
+        pawl_core_lookup_take(t);
+        break;
+    case PAWL_CMD_WAIT:
+        pawl_core_watch_take(t);
         break;
     default:
         pawl_core_queue_take(t);
@@ -435,6 +453,7 @@ bool pawl_core_pump(struct pawl_core *core, struct pawl_now now)
     more = pawl_core_purge_pump(core) || more;
     more = pawl_core_receive_pump(core) || more;
     pawl_core_scan_pump(core);
+    pawl_core_watch_pump(core); /* what this turn has done */
     if (core->sweeping && pawl_core_sweep(core, SWEEP_A_TURN))
         pawl_core_again(core);
     return more;
@@ -509,6 +528,9 @@ bool pawl_core_tick(struct pawl_core *core, struct pawl_now now, uint32_t budget
             break;
         case PAWL_TIMER_IDEM:
             pawl_core_idem_timer(core, t->owner);
+            break;
+        case PAWL_TIMER_WATCH:
+            pawl_core_watch_timer(core, t->owner);
             break;
         default:
             pawl_core_queue_timer(core, t->owner);

@@ -15,6 +15,7 @@
  *   replay.c   records in, start         copy.c  copy-forward
  *   idem.[ch]  idempotent operations
  *   state.h    tables: cell.c (keys in order), state.c, reserve.c, state_scan.c
+ *   lookup.c   records by id and key   watch.c  waiting for the state of a message
  *   effect.c   bytes of completions      inspect.c, query.c  stat, list, scan, peek, metrics
  *   verify.c   digest and invariants
  *
@@ -68,7 +69,8 @@ enum pawl_core_timer {
     PAWL_TIMER_LEDGER,
     PAWL_TIMER_RESERVATION,
     PAWL_TIMER_RESERVATIONS,
-    PAWL_TIMER_IDEM
+    PAWL_TIMER_IDEM,
+    PAWL_TIMER_WATCH
 };
 
 /* Kinds of objects with a home segment. */
@@ -198,7 +200,7 @@ struct pawl_core_session {
     uint32_t idems_first, idems_count;                /* what it works on (idem.h) */
     uint32_t timer;                                   /* of the grace */
     uint32_t ending_next;
-    uint32_t lanes_count, waiters_count;
+    uint32_t lanes_count, waiters_count, watches_count;
     uint32_t lanes[PAWL_LANES_MAX]; /* pool numbers */
 };
 
@@ -237,6 +239,10 @@ struct pawl_core_lane {
     uint32_t window;      /* as asked for */
     uint32_t entries;     /* payload block */
     uint32_t waiters;     /* first of its waiters */
+    uint32_t watches;     /* first of those (watch.c) */
+    /* what is left to be shown of a QUERY (lookup.c) */
+    uint32_t query_block, query_count;
+    uint64_t query_queue, query_lsn;
 };
 
 struct pawl_core_waiter {
@@ -261,6 +267,25 @@ struct pawl_core_waiter {
         uint32_t next, prev; /* waiter * 16 + slot */
     } link[PAWL_QUEUES_A_RECEIVE_MAX];
 };
+
+/* A WAIT that has no answer yet: watch.c. */
+struct pawl_core_watch {
+    uint64_t id; /* of the message */
+    uint32_t chain;
+    uint32_t number; /* of itself */
+    uint64_t seq;
+    uint32_t lane, session, queue; /* pool numbers */
+    uint32_t next, prev;           /* of the lane */
+    uint32_t fired_next;
+    uint32_t timer;
+    uint32_t mask;
+    int32_t end_result;
+    uint8_t seen; /* state that it got into */
+    bool fired;   /* to be answered in this turn */
+    uint8_t reserved[2];
+};
+#define PAWL_WATCHES_SHIFT 7u
+#define PAWL_WATCHES_A_SESSION_MAX 1024u
 
 /* Lists of objects by home segment. */
 struct pawl_core_home_slot {
@@ -332,6 +357,9 @@ struct pawl_core {
     struct pawl_table messages_by_id, queues_by_id, sessions_by_id, orders_by_id;
     struct pawl_pool cells, reservations;
     struct pawl_table reservations_by_id;
+    struct pawl_pool watches;
+    struct pawl_table watches_by_message;
+    uint32_t watches_fired;
     struct pawl_pool idems;
     struct pawl_table idems_by_id;
     struct pawl_payload payload;
@@ -865,6 +893,30 @@ uint32_t pawl_core_repair_bytes(const struct pawl_core_repair *repair);
 uint64_t pawl_core_repair_commit(struct pawl_core_repair *repair);
 void pawl_core_repair_take(struct pawl_take *t);
 void pawl_core_query_take(struct pawl_take *t);
+
+/* --- lookup.c, watch.c ----------------------------------------------------------------------- */
+
+void pawl_core_lookup_take(struct pawl_take *t);
+bool pawl_core_lookup_fits(const struct pawl_cmd_query *c, uint32_t variable_bytes);
+/* What is kept of an answer is given back. */
+void pawl_core_lookup_drop(struct pawl_core *core, struct pawl_core_lane *lane);
+void pawl_core_record_fill(const struct pawl_core *core, const struct pawl_core_message *m,
+                           struct pawl_record *r);
+struct pawl_core_watch *pawl_core_watch_at(const struct pawl_core *core, uint32_t n);
+void pawl_core_watch_take(struct pawl_take *t);
+/* The message has got into this state; NONE: it is forgotten. */
+void pawl_core_watch_seen(struct pawl_core *core, const struct pawl_core_message *m, uint8_t state);
+static inline void pawl_core_watched(struct pawl_core *core, const struct pawl_core_message *m,
+                                     uint8_t state)
+{
+    if (PAWL_UNLIKELY(core->watches.used != 0))
+        pawl_core_watch_seen(core, m, state);
+}
+void pawl_core_watches_gone(struct pawl_core *core, const struct pawl_core_queue *q);
+void pawl_core_watches_drop(struct pawl_core *core, struct pawl_core_lane *lane);
+void pawl_core_watch_timer(struct pawl_core *core, uint32_t n);
+void pawl_core_watch_pump(struct pawl_core *core);
+void pawl_core_watch_verify(const struct pawl_core *core);
 
 /* --- scan.c ---------------------------------------------------------------------------------- */
 

@@ -112,6 +112,8 @@ static void drop_waiters(struct pawl_core *core, struct pawl_core_lane *lane)
         n = w->next;
         pawl_core_waiter_drop(core, w);
     }
+    pawl_core_watches_drop(core, lane);
+    pawl_core_lookup_drop(core, lane);
 }
 
 void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane)

@@ -227,6 +227,7 @@ void pawl_core_message_move(struct pawl_core *core, uint32_t n, uint8_t state)
     if (old == PAWL_STATE_LEASED && q->waiting_first)
         pawl_core_queue_wake(core, q); /* one less in flight */
     pawl_core_message_timer(core, n);
+    pawl_core_watched(core, m, state);
 }
 
 /* Also out of the order of its key: the next one may go. */
@@ -337,6 +338,7 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
     if (!(m->flags & PAWL_MESSAGE_PINS) && m->payload)
         payload_free(core, m);
     enter(core, q, n, m, 0);
+    pawl_core_watched(core, m, state);
     core->messages_live--;
     core->live += pawl_core_message_live_bytes(core, m) - before;
     pawl_core_queue_done_timer(core, q);
@@ -346,6 +348,7 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    pawl_core_watched(core, m, PAWL_STATE_NONE);
     if (pawl_core_terminal(m->state))
         pawl_core_result_drop(core, m);
     core->live -= pawl_core_message_live_bytes(core, m);

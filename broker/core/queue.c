@@ -228,6 +228,7 @@ static void become_gone(struct pawl_core *core, struct pawl_core_queue *q, uint6
     q->sweeping = true;
     core->sweeping++;
     pawl_core_waiters_gone(core, q);
+    pawl_core_watches_gone(core, q);
 }
 
 void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *r, uint64_t lsn)

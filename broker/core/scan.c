@@ -23,8 +23,8 @@ static bool wanted(const struct pawl_core_message *m, const struct pawl_core_sca
 
 /* --- answer ---------------------------------------------------------------------------------- */
 
-static void fill_record(const struct pawl_core *core, const struct pawl_core_message *m,
-                        struct pawl_record *r)
+void pawl_core_record_fill(const struct pawl_core *core, const struct pawl_core_message *m,
+                           struct pawl_record *r)
 {
     memset(r, 0, sizeof *r);
     r->size = sizeof *r;
@@ -76,8 +76,8 @@ static void answer(struct pawl_core *core, const struct pawl_core_scan *job, con
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        fill_record(core, pawl_core_message_at(core, rows[i]),
-                    (struct pawl_record *)(void *)data + i);
+        pawl_core_record_fill(core, pawl_core_message_at(core, rows[i]),
+                              (struct pawl_record *)(void *)data + i);
     pawl_core_lane_answer_data(core, lane, job->seq, block, bytes, count, wait);
 }
 

@@ -361,6 +361,7 @@ void pawl_core_verify(const struct pawl_core *core)
     PAWL_ASSERT_REL(r.in_ready + r.behind, ==, r.ready);
     r.live += pawl_core_state_verify(core);
     r.live += pawl_core_idem_verify(core);
+    pawl_core_watch_verify(core);
     PAWL_ASSERT_REL(r.messages, ==, core->messages_live);
     PAWL_ASSERT_REL(r.messages, ==, in_queues);
     PAWL_ASSERT_REL(r.done, ==, done);

@@ -56,6 +56,8 @@ enum pawl_cmd_type {
     PAWL_CMD_STATE_SCAN = 29, /* struct pawl_cmd_state_scan: reads; each answers with data */
     PAWL_CMD_RESERVE = 30,    /* struct pawl_cmd_reserve: reserve, post, void */
     PAWL_CMD_IDEM = 31,       /* struct pawl_cmd_idem */
+    PAWL_CMD_QUERY = 32,      /* struct pawl_cmd_query; data = struct pawl_query_data + items */
+    PAWL_CMD_WAIT = 33,       /* struct pawl_cmd_wait; data = struct pawl_record; value = state */
     PAWL_CMD_TYPES
 };
 
@@ -287,6 +289,41 @@ struct pawl_idem_data {
     uint32_t reserved;
 };
 
+/* --- records of messages: broker/core/lookup.c, watch.c -------------------------------------- */
+
+enum pawl_query_kind {
+    PAWL_QUERY_IDS = 1, /* u64 id[count] */
+    PAWL_QUERY_KEY = 2, /* the dedup key, count bytes, zeros up to a multiple of 8 */
+    PAWL_QUERY_MORE = 3 /* of an answer to IDS, from `from`; E_CONFLICT: it is gone, begin anew */
+};
+struct pawl_cmd_query {
+    struct pawl_cmd head;
+    uint64_t queue;
+    uint64_t lsn;   /* MORE: of the answer */
+    uint32_t count; /* IDS: 1..1,024; KEY: 1..255 */
+    uint32_t from;  /* MORE */
+    uint32_t kind;  /* enum pawl_query_kind */
+    uint32_t reserved;
+};
+struct pawl_query_item {
+    int32_t result; /* OK; E_NOT_FOUND, E_FORGOTTEN: of the record only the id is set */
+    uint32_t reserved;
+    struct pawl_record record;
+};
+struct pawl_query_data {
+    uint64_t lsn;         /* all items are true at it */
+    uint32_t count, from; /* of all items; the first one here */
+    /* struct pawl_query_item[] */
+};
+
+struct pawl_cmd_wait {
+    struct pawl_cmd head;
+    uint64_t queue, id;
+    uint64_t wait_ns;    /* 0: look once; OK_EMPTY after it */
+    uint32_t state_mask; /* 1 << enum pawl_state */
+    uint32_t reserved;
+};
+
 /* All or none, as one record. Followed by `count` commands as they would stand in the ring (types
  * SEND, ACK to DEFER, ACK_ID, CANCEL, STATE, RESERVE, IDEM COMPLETE), of whose heads only bytes and
  * type are read. Answer: OK, value = id of the first message sent, the others follow it by one
@@ -420,6 +457,9 @@ _Static_assert(sizeof(struct pawl_cmd_resolve) == 56, "layout");
 _Static_assert(sizeof(struct pawl_comp_resolved) == 32, "layout");
 _Static_assert(sizeof(struct pawl_cmd_idem) == 88, "layout");
 _Static_assert(sizeof(struct pawl_idem_data) == 72, "layout");
+_Static_assert(sizeof(struct pawl_cmd_query) == 64, "layout");
+_Static_assert(sizeof(struct pawl_cmd_wait) == 64, "layout");
+_Static_assert(sizeof(struct pawl_query_data) == 16, "layout");
 _Static_assert(sizeof(struct pawl_comp_answer) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_data) == 40, "layout");
 _Static_assert(sizeof(struct pawl_comp_delivery) == 96, "layout");

@@ -114,6 +114,9 @@ static bool may_ask_again(const struct pawl *lane, const struct pawl_op *op)
     case PAWL_CMD_SUBSCRIBE:
     case PAWL_CMD_SCAN:
     case PAWL_CMD_PEEK:
+    case PAWL_CMD_QUERY:
+    case PAWL_CMD_WAIT:
+    case PAWL_CMD_STATE_SCAN:
         return lane->session->same_log;
     default:
         return false;
@@ -149,7 +152,8 @@ static bool is_idle_request(const struct pawl_op *op)
 {
     return op->kind == PAWL_OP_ORPHAN &&
            (op->type == PAWL_CMD_RECEIVE || op->type == PAWL_CMD_SUBSCRIBE ||
-            op->type == PAWL_CMD_STOP || op->type == PAWL_CMD_QUEUE_FIND);
+            op->type == PAWL_CMD_STOP || op->type == PAWL_CMD_QUEUE_FIND ||
+            op->type == PAWL_CMD_WAIT);
 }
 
 /* What a command says of time is put right for the new broker. */
@@ -162,6 +166,14 @@ static void adjust_times(struct pawl *lane, struct pawl_cmd *head, int64_t shift
         uint64_t now = pawl_clock_boot();
         if (r->wait_ns != UINT64_MAX && r->wait_ns != 0)
             r->wait_ns = lane->receive_until > now ? lane->receive_until - now : 0;
+    }
+    if (head->type == PAWL_CMD_WAIT && head->deadline) {
+        struct pawl_cmd_wait *w = (void *)head;
+        uint64_t now = pawl_clock_boot();
+        uint64_t end =
+            head->deadline - (uint64_t)shift - lane->timeout_ns; /* as lookup.c made it */
+        if (w->wait_ns != 0)
+            w->wait_ns = end > now ? pawl_min_u64(w->wait_ns, end - now) : 0;
     }
 }
 

@@ -512,6 +512,26 @@ PAWL_API PAWL_CHECK int pawl_query_scan(struct pawl *lane, const char *queue, ui
                                         uint32_t state_mask, struct pawl_record *out, uint32_t max);
 PAWL_API PAWL_CHECK int pawl_query_one(struct pawl *lane, const char *queue, uint64_t id,
                                        struct pawl_record *out);
+/* Up to 1,024 messages of one queue, in the order of `ids`, all as they were at one moment: the
+ * position *lsn (may be NULL). results[i] (may be NULL) is OK, E_NOT_FOUND, or E_FORGOTTEN: there
+ * was such a number once, and here it is not (any more). One that is another queue's answers as one
+ * that is unknown. out[i] is filled if it is OK; all have out[0].size. Returns how many are OK, or
+ * a negative result. E_CONFLICT: the lane lost its rings again and again meanwhile. */
+PAWL_API PAWL_CHECK int pawl_query_batch(struct pawl *lane, const char *queue, const uint64_t *ids,
+                                         uint32_t n, struct pawl_record *out, int32_t *results,
+                                         uint64_t *lsn);
+/* The message that was sent with this dedup key, as long as the key is remembered. Where the
+ * message itself is forgotten only its id and state are known. OK; E_NOT_FOUND. */
+PAWL_API PAWL_CHECK int pawl_query_key(struct pawl *lane, const char *queue, const void *key,
+                                       size_t key_bytes, struct pawl_record *out);
+/* Waits until the message gets into a state of the mask (1u << enum pawl_state), without polling.
+ * OK: *out; its state is the one that was met, though the message may be on its way to another.
+ * OK_EMPTY after wait_ns (0: looks once). E_STATE: it has ended in another state, and stays there.
+ * E_NOT_FOUND, E_FORGOTTEN; E_QUEUE_GONE; E_QUOTA: 1,024 waits of this process are open. Goes on
+ * over a restart of the broker; what was met and left again while it was down is not seen. */
+PAWL_API PAWL_CHECK int pawl_query_wait(struct pawl *lane, const char *queue, uint64_t id,
+                                        uint32_t state_mask, uint64_t wait_ns,
+                                        struct pawl_record *out);
 /* What a message that is over was acknowledged with; copies up to bytes, *have gets its full size,
  * 0 for none. E_STATE: the message lives. Kept for the queue's done_retention_ns; where results
  * take more than a quarter of --memory the oldest tombstones of the queue go before. */

@@ -25,6 +25,10 @@ broker_start
 expect 0 "\"result\":\"PAWL_OK_DUPLICATE\".*\"id\":\"?$id.*\"state\":\"ACKED\"" pawl --json send orders body --key k
 expect 1 'PAWL_E_KEY_MISMATCH' pawl send orders other --key k
 expect 3 '' pawl receive orders
+expect 0 "^ *$id +ACKED" pawl query orders --key k
+expect 0 "\"id\":\"?$id.*\"state\":\"ACKED\"" pawl --json query orders --key k
+expect 1 'PAWL_E_NOT_FOUND' pawl query orders --key unknown k
+expect 2 'do not go together' pawl query orders --key k --id 5
 
 say "until its window is over"
 expect 0 'created' pawl create short --dedup-window 1ms
