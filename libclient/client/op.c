@@ -231,6 +231,10 @@ int pawl_op_finish(struct pawl *lane, uint64_t until)
          * dropped; should it die, they are submitted again, with a deadline that is over. */
         pawl_call_outcome(lane, PAWL_OUTCOME_UNKNOWN);
         pawl_op_forsake(lane);
+        /* Else E_DEADLINE is put into the words of a broker that refused it as too late. */
+        if (rc == PAWL_E_DEADLINE && lane->text[0] == '\0')
+            (void)snprintf(lane->text, sizeof lane->text,
+                           "the broker did not answer in the time of the call");
     }
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Op-ids and transactions through the library and a real broker, which is killed between the two.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,32 @@ static void an_id_is_for_one_call(void)
     harness_check_rc(pawl_send(lane, "one", "x", 1, NULL, NULL), PAWL_OK);
     harness_check_rc(pawl_resolve(lane, &id, 0, &r), PAWL_OK);
     harness_check(r.state == PAWL_RESOLVED_COMMITTED);
+    pawl_close(lane);
+}
+
+/* Of a broker that does not answer nothing is known, and nothing is said. */
+static void no_answer_is_unknown_until_it_is_asked_for(void)
+{
+    harness_step("no answer");
+    struct pawl_options options = PAWL_OPTIONS_INIT;
+    options.timeout_ns = 200 * PAWL_NS_MS;
+    struct pawl *slow = harness_open_with(&broker, &options), *lane = harness_open(&broker);
+    struct pawl_resolved r = PAWL_RESOLVED_INIT;
+    struct pawl_value v = PAWL_VALUE_INIT;
+    struct pawl_op_id id;
+    pawl_op_id_new(&id);
+    harness_check_rc(pawl_table_create(lane, "numbers", NULL), PAWL_OK);
+    harness_check_rc(pawl_state_add(slow, "numbers", "n", 1, 1, 0, 9, NULL), PAWL_OK);
+    harness_signal(broker.pid, SIGSTOP);
+    harness_check_rc(pawl_op_id_next(slow, &id), PAWL_OK);
+    harness_check_rc(pawl_state_add(slow, "numbers", "n", 1, 1, 0, 9, NULL), PAWL_E_DEADLINE);
+    harness_check(pawl_last_outcome(slow) == PAWL_OUTCOME_UNKNOWN);
+    harness_check(strstr(pawl_last_text(slow), "did not answer") != NULL);
+    harness_signal(broker.pid, SIGCONT);
+    harness_check_rc(pawl_resolve(lane, &id, PAWL_RESOLVE_FENCE, &r), PAWL_OK);
+    harness_check_rc(pawl_state_get(lane, "numbers", "n", 1, NULL, 0, &v), PAWL_OK);
+    harness_check(v.number == (r.state == PAWL_RESOLVED_COMMITTED ? 2 : 1));
+    pawl_close(slow);
     pawl_close(lane);
 }
 
@@ -274,6 +301,7 @@ int main(void)
     harness_broker_start(&broker);
     an_outcome_is_known_to_whoever_has_the_id();
     an_id_is_for_one_call();
+    no_answer_is_unknown_until_it_is_asked_for();
     a_transaction_is_all_or_nothing();
     a_large_transaction_finds_room();
     a_function_runs_once_for_a_transaction();
