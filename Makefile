@@ -92,7 +92,7 @@ PROGRAMS = $(PAWLD) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
 SHARED = $(if $(filter release debug cov,$(FLAVOUR)),$(BUILD)/libpawl.so $(BUILD)/libpawld.so)
 
 .PHONY: all lib tests tests-unit examples deps need install uninstall installcheck demo check check-sim check-crash \
-        check-fuzz check-asan check-tsan check-bugs bench format format-check clean help
+        check-hops check-fuzz check-asan check-tsan check-bugs bench format format-check clean help
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -253,6 +253,11 @@ check-sim: need ## 20,000 seeds of the simulator
 check-crash: need ## 300 kills of brokers, 1,000 of clients, 20,000 crash images, every bit flipped, 100,000 retried operations
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_CRASH) $(PROGRAMS)
 	@PAWL_KILLS=300 PAWL_CLIENT_KILLS=1000 PAWL_CRASH_IMAGES=20000 PAWL_CRASH_FULL=1 PAWL_COUNTER_SECONDS=60 PAWL_RETRIED=100000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_CRASH)
+
+# A build of its own: what is released holds nothing of it.
+check-hops: need ## every operation, its client or broker killed at each hop of its way
+	@$(MAKE) --no-print-directory -s -j$(JOBS) BUILD=build/hops EXTRA="$(EXTRA) -DPAWL_KILL_POINTS" build/hops/tests/crash/hops_test
+	@BUILD=build/hops build/hops/tests/crash/hops_test
 
 FUZZ_SECONDS ?= 60
 check-fuzz: need ## each fuzz target for FUZZ_SECONDS (60) with libFuzzer

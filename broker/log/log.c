@@ -14,9 +14,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/kill.h"
 
 /* --- failure --------------------------------------------------------------------------------- */
 
@@ -166,6 +168,7 @@ static void advance(struct pawl_log *log)
             log->durable = f->position + f->total;
             log->oldest_durable = pawl_max_u64(log->oldest_durable, f->oldest);
             log->opening_segment = false;
+            PAWL_KILL_POINT("broker-after-sync");
         }
         flight_over(log, f);
     }
@@ -268,6 +271,11 @@ static void launch(struct pawl_log *log, uint64_t position, uint32_t flags)
 #endif
     log->io->ops->write(log->io, &f->op, log->slot[log->current].fd, f->base, (size_t)f->total,
                         position % log->id.segment_bytes, durable);
+    /* Written, and nobody was told: whoever comes next finds it or not, by the rules of recovery.
+     */
+    PAWL_KILL_POINT_WITH("broker-after-write",
+                         (void)!pwrite(log->slot[log->current].fd, f->base, (size_t)f->total,
+                                       (off_t)(position % log->id.segment_bytes)));
 #ifdef PAWL_BUG_HEAD_BEFORE_BLOCK
     if (f->needs_head)
         pawl_head_start(log, log->tail, f->clean);

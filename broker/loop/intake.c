@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/kill.h"
 
 #define FIXED_BYTES_MAX 1024u
 
@@ -106,8 +107,10 @@ static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uin
     bytes = pawl_load_rlx_u32((const uint32_t *)(const void *)record);
 #endif
     head->deadline = to_pawl_time(head->deadline, pawl_engine_shift(in->engine));
+    PAWL_KILL_POINT("broker-before-dequeue");
     int rc = pawl_core_take(pawl_engine_core(in->engine), lane->core, fixed,
                             record + type->fixed_bytes, bytes - type->fixed_bytes, now);
+    PAWL_KILL_POINT("broker-after-apply");
     return rc == PAWL_OK ? TAKEN : BREACH;
 }
 

@@ -6,6 +6,7 @@
 #include "abi/wake.h"
 #include "base/assert.h"
 #include "base/bits.h"
+#include "base/kill.h"
 
 #define ANSWER_BYTES ((uint32_t)sizeof(struct pawl_comp_answer))
 #define RUN_MAX 65536u
@@ -166,6 +167,8 @@ static void publish_lane(struct pawl_lane *lane, uint64_t durable)
         lane->released = lane->in.next;
         pawl_ring_release_seq(&lane->in, lane->released);
     }
+    if (lane->out.published != lane->out.tail)
+        PAWL_KILL_POINT("broker-before-publish");
     if (lane->out.published != lane->out.tail)
         pawl_store_rel_u64(&comp->events, lane->events);
     (void)pawl_ring_publish(&lane->out);

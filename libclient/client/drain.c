@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/kill.h"
 #include "client/lane.h"
 #include "client/session.h"
 
@@ -191,6 +192,7 @@ int pawl_drain(struct pawl *lane)
             break;
         if (PAWL_UNLIKELY(r == PAWL_RING_BREACH))
             return pawl_lane_breach(lane, "a word of the completion ring is out of its range");
+        PAWL_KILL_POINT("client-before-read");
         uint32_t word = pawl_load_rlx_u32((const uint32_t *)record + 1);
         switch (word & 0xffff) {
         case PAWL_COMP_ANSWER:

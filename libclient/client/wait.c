@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/kill.h"
 #include "client/lane.h"
 #include "client/session.h"
 
@@ -40,8 +41,11 @@
 
 void pawl_lane_publish(struct pawl *lane)
 {
+    if (lane->attached && lane->sub.published != lane->sub.tail)
+        PAWL_KILL_POINT("client-before-submit");
     if (!lane->attached || !pawl_ring_publish(&lane->sub))
         return;
+    PAWL_KILL_POINT("client-after-submit");
     lane->published = lane->next;
     if (pawl_bell_pending(lane->comp_shm, PAWL_BELL_SUBMIT, &lane->rung))
         (void)eventfd_write(lane->bell, 1);
