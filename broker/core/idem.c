@@ -569,11 +569,29 @@ static void read_key(struct pawl_take *t)
         tell(t, n, state, c->offset);
 }
 
+/* Refused since its time is over, which no timer has said yet: it is said now, before the owner is
+ * told, or he would have his full time again after a crash. */
+static void say_over(struct pawl_take *t)
+{
+    struct pawl_core *core = t->core;
+    uint64_t id, id_high;
+    uint32_t n = find_key(t, &id, &id_high);
+    const struct pawl_core_idem *e = n ? at(core, n) : NULL;
+    if (!e || e->state != PAWL_IDEM_IN_PROGRESS || !over(core, e))
+        return;
+    pawl_core_lane_log(core, t->lane);
+    (void)abandon(core, n, NULL);
+}
+
 static void take_plan(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
     struct pawl_idem_plan p;
     int result = pawl_core_idem_check(t, &p);
+#ifndef PAWL_BUG_IDEM_OVER_UNSAID
+    if (result == PAWL_E_LEASE_LOST)
+        say_over(t);
+#endif
     if (p.n == 0) {
         pawl_core_take_answer(t, result, p.value, pawl_core_appended(core));
         return;

@@ -188,6 +188,33 @@ static void fill(struct pawl_cmd *head, uint32_t bytes)
         *(uint8_t *)(s + 1) = (uint8_t)('a' + number(1) % 4);
         break;
     }
+    case PAWL_CMD_IDEM: {
+        struct pawl_cmd_idem *s = (void *)head;
+        s->table = number(1) % 16 ? table : queue;
+        s->op = (uint8_t)(number(1) % 7);
+        s->hash = number(1) % 2;
+        s->key_bytes = 1;
+        s->bytes = s->op == PAWL_IDEM_OP_COMPLETE || s->op == PAWL_IDEM_OP_PROGRESS ? 7 : 0;
+        s->offset = (uint32_t)number(1);
+        *(uint8_t *)(s + 1) = (uint8_t)('a' + number(1) % 4);
+        break;
+    }
+    case PAWL_CMD_QUERY: {
+        struct pawl_cmd_query *q = (void *)head;
+        q->queue = queue;
+        q->kind = (uint32_t)(number(1) % 5);
+        q->count = q->kind == PAWL_QUERY_IDS ? 1 : 8;
+        *(uint64_t *)(void *)(q + 1) = last.message - number(1) % 4;
+        break;
+    }
+    case PAWL_CMD_WAIT: {
+        struct pawl_cmd_wait *w = (void *)head;
+        w->queue = queue;
+        w->id = last.message + number(1) % 4;
+        w->state_mask = (uint32_t)number(2);
+        w->wait_ns = number(1) % 2 ? UINT64_MAX : number(4);
+        break;
+    }
     case PAWL_CMD_STOP:
         ((struct pawl_cmd_one *)head)->value = hostile.seq - number(1) % 16;
         break;
@@ -225,10 +252,14 @@ static void command(bool spoiled)
         [PAWL_CMD_STATE] = sizeof(struct pawl_cmd_state) + 8,
         [PAWL_CMD_STATE_SCAN] = sizeof(struct pawl_cmd_state_scan) + 16,
         [PAWL_CMD_RESERVE] = sizeof(struct pawl_cmd_reserve) + 8,
+        [PAWL_CMD_IDEM] = sizeof(struct pawl_cmd_idem) + 8,
+        [PAWL_CMD_QUERY] = sizeof(struct pawl_cmd_query) + 8,
+        [PAWL_CMD_WAIT] = sizeof(struct pawl_cmd_wait),
     };
-    static const uint8_t often[] = { PAWL_CMD_SEND,      PAWL_CMD_SEND,   PAWL_CMD_RECEIVE,
-                                     PAWL_CMD_SUBSCRIBE, PAWL_CMD_ACK,    PAWL_CMD_NACK,
-                                     PAWL_CMD_STATE,     PAWL_CMD_RESERVE };
+    static const uint8_t often[] = { PAWL_CMD_SEND,      PAWL_CMD_SEND,    PAWL_CMD_RECEIVE,
+                                     PAWL_CMD_SUBSCRIBE, PAWL_CMD_ACK,     PAWL_CMD_NACK,
+                                     PAWL_CMD_STATE,     PAWL_CMD_RESERVE, PAWL_CMD_IDEM,
+                                     PAWL_CMD_QUERY,     PAWL_CMD_WAIT };
     uint64_t choice = number(1);
     uint16_t type =
         choice < 192 ? often[choice % sizeof often] : (uint16_t)(choice % PAWL_CMD_TYPES);

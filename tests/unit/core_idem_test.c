@@ -356,6 +356,37 @@ static void a_lease_ends_and_its_token_with_it(void **state)
     end(w);
 }
 
+/* Its owner was told that it is over: that stays so, though a new broker gives full time. */
+static void what_was_refused_stays_so_over_a_crash(void **state)
+{
+    (void)state;
+    struct world *w = begin_world();
+    for (int i = 0; i < 2; i++) {
+        struct told t = begin(w, &w->a, i ? "one" : "two");
+        uint8_t row[8 + 16] = { 0 };
+        struct pawl_cmd_idem m = by_token(w, &t, PAWL_IDEM_OP_COMPLETE);
+        uint64_t ms = w->s.now.wall / PAWL_NS_MS;
+        memcpy(row, t.key, 3);
+        for (int k = 0; k < 6; k++)
+            row[8 + k] = (uint8_t)(ms >> (40 - 8 * k));
+        row[14] = 0x70;
+        row[16] = 0x80;
+        m.head.type = PAWL_CMD_IDEM;
+        m.head.flags = i ? PAWL_CMD_IDENTIFIED : 0;
+        m.key_bytes = 3;
+        core_pass(&w->s, LEASE);
+        assert_int_equal(core_take(&w->a, &m, sizeof m, row, i ? sizeof row : 8), PAWL_OK);
+        core_publish(&w->s); /* no timer has fired */
+        assert_int_equal(core_answer(&w->a, m.head.seq).result, PAWL_E_LEASE_LOST);
+        core_check(&w->s);
+        restart(w);
+        assert_int_equal(complete(w, &w->a, &t, 0, "", 0).result, PAWL_E_LEASE_LOST);
+        t = begin(w, &w->b, t.key);
+        expect(&t, PAWL_IDEM_FIRST, 1);
+    }
+    end(w);
+}
+
 static void after_a_restart_the_lease_has_its_full_time(void **state)
 {
     (void)state;
@@ -596,6 +627,7 @@ int main(void)
         cmocka_unit_test(an_owner_that_dies_leaves_its_progress),
         cmocka_unit_test(the_end_of_a_session_is_replayed),
         cmocka_unit_test(a_lease_ends_and_its_token_with_it),
+        cmocka_unit_test(what_was_refused_stays_so_over_a_crash),
         cmocka_unit_test(after_a_restart_the_lease_has_its_full_time),
         cmocka_unit_test(what_is_over_is_forgotten_after_a_day),
         cmocka_unit_test(a_begin_submitted_again_is_the_same_one),
