@@ -44,8 +44,12 @@ struct pawl_engine {
     uint64_t settled;    /* appended at the end of the last settle */
     uint64_t release_at; /* release the oldest segment when the log is durable up to here; 0: not */
     uint64_t reserve;    /* bytes of the open block that only copy-forward may take */
-    bool copying;        /* inside pawl_core_copy() */
-    bool squeezed;       /* what is free is for copies alone */
+    uint64_t copied;     /* bytes that copies have appended since the start */
+    /* The last round of early copies: its last segment; other bytes and live bytes when it began.
+     */
+    uint64_t early_until, early_others, early_live;
+    bool copying;  /* inside pawl_core_copy() */
+    bool squeezed; /* what is free is for copies alone */
 
     uint32_t refusing; /* enum pawl_limit that the core was told */
     bool hold_sends;   /* growing, and not yet far enough for more sends */

@@ -77,6 +77,27 @@ static uint64_t used_bytes(const struct pawl_engine *e)
     return pawl_log_appended(e->log) - pawl_log_oldest_segment(e->log) * e->segment_bytes;
 }
 
+static uint64_t others(const struct pawl_engine *e)
+{
+    return pawl_log_appended(e->log) - e->copied;
+}
+
+/* A round over all segments leaves what lives and the gaps between blocks. Another one wins nothing
+ * before something has ended or been written since: without this a full log would copy itself for
+ * ever. Where little is left, that is the smaller evil. */
+static bool round_pays(const struct pawl_engine *e)
+{
+    uint64_t oldest = pawl_log_oldest_segment(e->log), live = pawl_core_live(e->core);
+    uint64_t in_use = pawl_log_newest_segment(e->log) - oldest + 1;
+    uint64_t ended = e->early_live > live ? e->early_live - live : 0;
+#ifdef PAWL_BUG_COPY_IN_A_CIRCLE
+    return true;
+#endif
+    return oldest <= e->early_until || /* it goes on */
+           others(e) - e->early_others + ended >= e->segment_bytes / 2 ||
+           pawl_log_existing(e->log) < (in_use + 3) * e->segment_bytes;
+}
+
 /* The log cannot grow, and there is little left beside what a whole round of copies may take: a
  * fact of a message takes up to twice what its send took, so copying a stretch of sends that are
  * all alive needs more room than it frees. Then it must begin before twice the live bytes are
@@ -85,7 +106,7 @@ static bool copy_early(const struct pawl_engine *e)
 {
     uint64_t used = used_bytes(e), live = pawl_core_live(e->core), segment = e->segment_bytes;
     return !pawl_log_may_grow(e->log) && used > live + segment + segment / 2 &&
-           used + live / 4 * 3 + 3 * segment > pawl_log_existing(e->log);
+           used + live / 4 * 3 + 3 * segment > pawl_log_existing(e->log) && round_pays(e);
 }
 
 static bool copy_needed(const struct pawl_engine *e)
@@ -118,12 +139,18 @@ static bool copy_forward(struct pawl_engine *e)
         return false;
     }
     e->reserve = e->block_bytes / 4;
+    if (pawl_log_oldest_segment(e->log) > e->early_until && copy_early(e)) {
+        e->early_until = pawl_log_newest_segment(e->log);
+        e->early_others = others(e);
+        e->early_live = pawl_core_live(e->core);
+    }
     uint64_t before = pawl_log_appended(e->log);
     uint64_t pace = copy_early(e) ? COPY_PACE_EARLY : COPY_PACE;
     uint64_t budget = pawl_max_u64(COPY_BYTES_MIN, pace * (before - e->settled));
     e->copying = true;
     bool done = pawl_core_copy(e->core, pawl_log_oldest_segment(e->log), budget, e->now);
     e->copying = false;
+    e->copied += pawl_log_appended(e->log) - before;
     if (done) {
         e->release_at = pawl_log_appended(e->log);
         e->reserve = 0;

@@ -150,7 +150,7 @@ void pawl_log_release_oldest(struct pawl_log *log)
 
 static struct {
     struct pawl_core_port port;
-    uint64_t live, next, need, copy_left, copy_segment, copy_budget;
+    uint64_t live, next, need, copy_left, copy_whole, copy_segment, copy_budget;
     uint32_t refused, done, dropped;
     bool pump_more, tick_more;
 } heart;
@@ -216,6 +216,8 @@ void pawl_core_effect_done(struct pawl_core *core, const struct pawl_effect *e, 
 bool pawl_core_copy(struct pawl_core *core, uint64_t segment, uint64_t budget, struct pawl_now now)
 {
     (void)core, (void)now;
+    if (heart.copy_whole && segment != heart.copy_segment)
+        heart.copy_left = heart.copy_whole;
     heart.copy_segment = segment;
     heart.copy_budget = budget;
     while (heart.copy_left > 0 && budget >= 1024 && heart.port.room(heart.port.ctx) >= 1024) {
@@ -696,6 +698,36 @@ static void a_log_that_cannot_grow_keeps_its_last_segments_for_copies(void **sta
     assert_true(pawl_engine_progress(engine) != progress);
 }
 
+/* Copies until nothing more is to do. Returns how many segments were released. */
+static uint64_t copy_all(void)
+{
+    uint64_t before = wal.releases;
+    for (uint32_t i = 0; i < 2000; i++) {
+        uint64_t appended = wal.appended, releases = wal.releases;
+        (void)pawl_engine_settle(engine);
+        disk_done();
+        wal.newest = (wal.appended - 1) / SEGMENT;
+        if (wal.appended == appended && wal.releases == releases)
+            break;
+    }
+    return wal.releases - before;
+}
+
+static void a_full_log_does_not_copy_itself_in_a_circle(void **state)
+{
+    (void)state;
+    wal.grows = false;
+    heart.live = 9 * SEGMENT;
+    wal.existing = 20 * SEGMENT;
+    fill_segments(11);
+    heart.copy_whole = SEGMENT; /* what of it does not live is a gap again */
+    heart.copy_segment = UINT64_MAX;
+    assert_in_range(copy_all(), 10, 30); /* a round or two */
+    assert_int_equal(copy_all(), 0);
+    (void)append(SEGMENT / 2); /* something was written: it may have ended what lived */
+    assert_in_range(copy_all(), 10, 30);
+}
+
 /* --- room ------------------------------------------------------------------------------------ */
 
 static void sends_are_refused_by_the_rule_of_room(void **state)
@@ -836,6 +868,7 @@ int main(void)
         TEST(copies_keep_pace_with_what_is_appended),
         TEST(a_quarter_of_the_block_is_kept_for_copies),
         TEST(a_log_that_cannot_grow_keeps_its_last_segments_for_copies),
+        TEST(a_full_log_does_not_copy_itself_in_a_circle),
         TEST(sends_are_refused_by_the_rule_of_room),
         TEST(growth_is_asked_for_two_segments_ahead),
         TEST(while_growth_is_late_sends_are_held_and_acks_are_not),
