@@ -33,6 +33,9 @@ one() {
     rm -rf "$place"
     mkdir -p "$place"
     cp -al "$BUILD/obj" "$place/obj"
+    # The compiler writes over a dependency file that is there: it would write over the link's other
+    # name, too, and $BUILD would no longer know what to make again.
+    find "$place/obj" -name '*.d' -delete
     local objects
     objects=$(touched "$name")
     if [ -z "$objects" ]; then
