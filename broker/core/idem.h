@@ -107,6 +107,22 @@ void pawl_core_idem_free(struct pawl_core *core, uint32_t n);
 /* Of a table that is gone; true: none is left. */
 bool pawl_core_idem_sweep(struct pawl_core *core, struct pawl_core_queue *table, uint32_t *budget);
 
+/* --- between idem.c and idem_take.c ---------------------------------------------------------- */
+
+uint32_t pawl_core_idem_find(const struct pawl_core *core, uint64_t id, uint64_t id_high);
+/* An entry without state, timer and home; 0: no memory. */
+uint32_t pawl_core_idem_make(struct pawl_core *core, struct pawl_core_queue *table, uint64_t id,
+                             uint64_t id_high);
+bool pawl_core_idem_over(const struct pawl_core *core, const struct pawl_core_idem *e);
+bool pawl_core_idem_worked_on(const struct pawl_core *core, const struct pawl_core_idem *e);
+/* As it is: what changes is written over it. */
+struct pawl_idem_rec pawl_core_idem_record(const struct pawl_core *core, uint32_t n);
+/* Appends and applies it; op.extra bytes in block follow. Returns its lsn. */
+uint64_t pawl_core_idem_write(struct pawl_core *core, uint32_t n, struct pawl_idem_rec *r,
+                              uint32_t block, const struct pawl_op_rec *op);
+uint64_t pawl_core_idem_abandon(struct pawl_core *core, uint32_t n, const struct pawl_op_rec *op);
+void pawl_core_idem_give(struct pawl_core *core, uint32_t block, uint32_t bytes);
+
 uint64_t pawl_core_idem_digest(const struct pawl_core *core);
 uint64_t pawl_core_idem_verify(const struct pawl_core *core); /* returns the live bytes */
 

@@ -47,6 +47,7 @@ static void queue_lines(struct pawl_core_text *t, const struct pawl_core_queue *
         line(t, "table_keys", q->name, q->keys);
         line(t, "table_bytes", q->name, q->state_bytes);
         line(t, "table_reservations", q->name, q->reservations);
+        line(t, "table_operations", q->name, q->idems);
         return;
     }
     line(t, "queue_ready", q->name, q->ready_count);
@@ -81,6 +82,7 @@ void pawl_core_metrics_text(const struct pawl_core *core, struct pawl_core_text 
     line(t, "ordering_keys", NULL, core->orders.used);
     line(t, "keys_of_tables", NULL, core->cells.used);
     line(t, "reservations", NULL, core->reservations.used);
+    line(t, "operations", NULL, core->idems.used); /* idempotent ones, by key */
     line(t, "timers", NULL, s.timers);
     line(t, "sends_total", NULL, s.sends);
     line(t, "deliveries_total", NULL, s.deliveries);

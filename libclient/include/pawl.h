@@ -558,9 +558,9 @@ PAWL_API PAWL_CHECK int pawl_metrics(struct pawl *lane, char *text, size_t bytes
  *
  * Tables share names, rights (read 4, write 2, query 1), limits (max_messages: keys; max_bytes: of
  * keys and values; max_message_bytes: of a value, at most 64 KiB) and calls with queues:
- * pawl_queue_alter, _stat (ready: keys), _list and _drop take them too. Messages go to queues only
- * and state to tables only: E_NOT_SUPPORTED. Where sends are refused for want of memory, log or
- * disk, so are put, add and reserve; delete, post and void still work.
+ * pawl_queue_alter, _stat (ready: keys; done: operations), _list and _drop take them too. Messages
+ * go to queues only and state to tables only: E_NOT_SUPPORTED. Where sends are refused for want of
+ * memory, log or disk, so are put, add and reserve; delete, post and void still work.
  *
  * All calls below: E_NOT_FOUND (no such table), E_PERM, E_NOT_SUPPORTED, E_INVALID, E_QUEUE_GONE,
  * and what pawl_send() has of a broker that does not answer. A call that was submitted is submitted
