@@ -744,7 +744,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     for (uint32_t i = 0; i < m->stand_count; i++)
         for (uint32_t j = 0; j < m->stands[i].set.count; j++) {
             struct sim_way *way = &m->stands[i].set.ways[j];
-            if (!again && (way->reserve != s.reserve || way->lane != lane->uid))
+            if (!again && (way->reserve != s.reserve || way->lane != lane->uid || !fits(d, way)))
                 continue; /* an older stand of a relaxed queue */
             if (again && way->grant != d->grant)
                 continue;
