@@ -238,7 +238,7 @@ static int open_engine(struct pawld *b, char *why)
                  .max_bytes = o->max_log_bytes,
                  .block_bytes = (uint32_t)o->block_bytes,
                  .in_flight_max = o->blocks_in_flight,
-                 .record_bytes_max = PAWL_CMD_BYTES_MAX + 8192,
+                 .record_bytes_max = PAWL_CMD_BYTES_MAX + 16384,
                  .boot_ns = pawl_clock_boot(),
                  .wall_ns = pawl_clock_wall() },
         .core = { .memory_bytes = o->memory_bytes - lanes_memory(b),
