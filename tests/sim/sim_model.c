@@ -546,6 +546,15 @@ void sim_model_learn(struct sim *w, struct sim_message *m, uint64_t id)
         }
 }
 
+/* A delivery that was over when it showed had no token. A crash that takes back the end of its
+ * lease brings it again, with one. */
+static void learn_token(struct sim *w, const struct pawl_comp_delivery *d)
+{
+    struct sim_held *token = sim_map_get(w->grants, d->grant);
+    if (token != NULL && token->token.random == 0)
+        token->token.random = d->random;
+}
+
 static void learn_grant(struct sim *w, struct sim_message *m, const struct sim_lane *lane,
                         const struct pawl_comp_delivery *d)
 {
@@ -731,6 +740,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
     settle_room(w, lane, room, d->bytes, m);
     if (again) {
         sim_model_filter(w, m, keep_again, &s, "a lease was delivered again");
+        learn_token(w, d);
     } else {
         sim_model_filter(w, m, keep_shown, &s, "delivered");
         learn_grant(w, m, lane, d);
