@@ -133,6 +133,9 @@ static inline uint32_t pawl_core_message_content_bytes(const struct pawl_core_me
     return (uint32_t)m->key_bytes + m->ordering_key_bytes + m->headers_bytes + m->body_bytes;
 }
 uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pawl_core_message *m);
+/* Its time to live is over and nobody holds it, though its timer may not have said so: to all who
+ * ask it has ended, so that nobody is told twice what became of it. */
+bool pawl_core_message_expired(const struct pawl_core *core, const struct pawl_core_message *m);
 uint64_t pawl_core_message_due(const struct pawl_core *core, const struct pawl_core_message *m);
 bool pawl_core_message_logged(const struct pawl_core *core, const struct pawl_core_message *m);
 /* Those of its record that stay with it. */

@@ -73,9 +73,7 @@ uint8_t pawl_core_key_state(const struct pawl_core *core, const struct pawl_ledg
     const struct pawl_core_message *m = pawl_core_message_at(core, n);
     if (pawl_core_queue_at(core, m->queue)->gone)
         return PAWL_STATE_PURGED; /* it will be, and nobody sees it any more */
-    /* What its timer has not yet said. */
-    bool waits = m->state == PAWL_STATE_READY || m->state == PAWL_STATE_SCHEDULED;
-    if (waits && pawl_core_message_ttl_end(core, m) <= core->now.time)
+    if (pawl_core_message_expired(core, m))
         return PAWL_STATE_EXPIRED;
     bool due = m->state == PAWL_STATE_SCHEDULED && pawl_core_message_due(core, m) <= core->now.time;
     return due ? PAWL_STATE_READY : m->state;

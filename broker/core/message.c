@@ -14,6 +14,15 @@ uint64_t pawl_core_message_ttl_end(const struct pawl_core *core, const struct pa
     return end;
 }
 
+bool pawl_core_message_expired(const struct pawl_core *core, const struct pawl_core_message *m)
+{
+#ifdef PAWL_BUG_TTL_BY_TIMER
+    return false;
+#endif
+    return (m->state == PAWL_STATE_READY || m->state == PAWL_STATE_SCHEDULED) &&
+           pawl_core_message_ttl_end(core, m) <= core->now.time;
+}
+
 uint64_t pawl_core_message_due(const struct pawl_core *core, const struct pawl_core_message *m)
 {
     return m->lease ? pawl_core_lease_at(core, m->lease)->deadline : m->place;

@@ -20,6 +20,10 @@ static int end_allowed(struct pawl_core_repair *r)
 {
     const struct pawl_core *core = r->take->core;
     const struct pawl_core_message *m = pawl_core_message_at(core, r->n);
+    if (pawl_core_message_expired(core, m)) {
+        r->value = PAWL_STATE_EXPIRED;
+        return PAWL_E_STATE;
+    }
     bool held = pawl_core_lease_current(core, m);
     if (m->state == PAWL_STATE_READY || m->state == PAWL_STATE_SCHEDULED ||
         (m->state == PAWL_STATE_LEASED && !held))

@@ -183,6 +183,10 @@ static int judge(struct pawl_core_settle *s)
         s->value = pawl_core_acked_value(m);
         return PAWL_E_ALREADY_ACKED;
     }
+    if (pawl_core_message_expired(core, m)) {
+        s->value = PAWL_STATE_EXPIRED;
+        return PAWL_E_STATE;
+    }
     if (pawl_core_terminal(m->state) || m->state == PAWL_STATE_DEAD) {
         s->value = m->state;
         return PAWL_E_STATE;

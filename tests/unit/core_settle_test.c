@@ -404,6 +404,23 @@ static void the_dead_may_go_to_another_queue(void **state)
     end(w);
 }
 
+/* The clock ends a time to live, not the timer: a repeat of its key is told EXPIRED from then on,
+ * so nobody may cancel or acknowledge it any more. */
+static void a_time_to_live_is_over_before_its_timer_says_so(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    const struct core_send_options o = { .ttl_ns = PAWL_NS_S, .priority = 4 };
+    uint64_t id = core_send_with(&w->a, w->q, "x", &o).value;
+    uint64_t other = core_send_with(&w->a, w->q, "y", &o).value;
+    core_pass(&w->s, PAWL_NS_S);
+    expect(core_by_id(&w->a, PAWL_CMD_CANCEL, w->q, id, 0), PAWL_E_STATE, PAWL_STATE_EXPIRED);
+    core_restart(&w->s, true);
+    core_client_open(&w->s, &w->a, 7);
+    expect(core_by_id(&w->a, PAWL_CMD_ACK_ID, w->q, other, 0), PAWL_E_STATE, PAWL_STATE_EXPIRED);
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +440,7 @@ int main(void)
         cmocka_unit_test(by_id_takes_what_nobody_holds),
         cmocka_unit_test(the_dead_can_be_restored),
         cmocka_unit_test(the_dead_may_go_to_another_queue),
+        cmocka_unit_test(a_time_to_live_is_over_before_its_timer_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
