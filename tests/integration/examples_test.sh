@@ -118,6 +118,7 @@ PY
 
 # Another program holds the database for writing, until release.
 hold() {
+    : >"$T/held" # an earlier one's word is not this one's
     python3 -c 'import signal, sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.execute("BEGIN IMMEDIATE")
