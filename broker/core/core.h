@@ -173,6 +173,13 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
 void pawl_core_ahead(struct pawl_core *core, const void *record, uint32_t bytes);
 /* Refuse what needs new room with E_FULL and this enum pawl_limit; 0: take again. */
 void pawl_core_refuse_sends(struct pawl_core *core, uint32_t limit);
+/* Outcomes of op-ids may have this many bytes of the log: where there are more, the oldest go
+ * before their day (the horizon says so) as new ones come. What takes no room of a send, such as a
+ * fence, is never refused for a full log; without this it would take what acks need (G2). */
+void pawl_core_limit_outcomes(struct pawl_core *core, uint64_t bytes);
+uint64_t pawl_core_outcome_bytes(const struct pawl_core *core);
+/* Newest time (of ids, ms) whose outcome was forgotten before its day; 0: none was. */
+uint64_t pawl_core_forgotten_early_ms(const struct pawl_core *core);
 
 /* --- turn ------------------------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
 
 #define DAYS_MASK (PAWL_LEDGER_DAYS - 1)
 #define FORGET_A_TURN 256u
+#define OP_EVICT_BATCH 64u
 
 /* --- names ----------------------------------------------------------------------------------- */
 
@@ -137,6 +138,18 @@ static uint32_t oldest(const struct pawl_ledger *l, enum pawl_ledger_kind kind)
     return day == UINT64_MAX ? 0 : c->days[day & DAYS_MASK];
 }
 
+void pawl_core_limit_outcomes(struct pawl_core *core, uint64_t bytes)
+{
+    core->ledger.op_max = bytes / PAWL_OUTCOME_LIVE;
+}
+
+uint64_t pawl_core_outcome_bytes(const struct pawl_core *core)
+{
+    return core->ledger.count[PAWL_LEDGER_OP] * PAWL_OUTCOME_LIVE;
+}
+
+uint64_t pawl_core_forgotten_early_ms(const struct pawl_core *core) { return core->ledger.horizon; }
+
 /* Room wanted: the oldest operation is forgotten before its time, and the horizon says so. */
 static bool evict(struct pawl_core *core, enum pawl_ledger_kind kind)
 {
@@ -161,6 +174,13 @@ uint32_t pawl_core_ledger_ready(struct pawl_core *core, enum pawl_ledger_kind ki
     while (l->count[kind] + count > l->max)
         if (!evict(core, kind))
             return PAWL_LIMIT_LEDGER;
+            /* The log may have stopped growing with many in it: they go faster than they come, and
+             * never all in one turn. */
+#ifndef PAWL_BUG_OUTCOMES_UNLIMITED
+    for (uint32_t i = 0; i < OP_EVICT_BATCH; i++)
+        if (kind != PAWL_LEDGER_OP || l->count[kind] + count <= l->op_max || !evict(core, kind))
+            break;
+#endif
     while (!pawl_pool_ready(&l->pool, count))
         if (!evict(core, kind))
             return PAWL_LIMIT_MEMORY;
@@ -318,6 +338,7 @@ int pawl_core_ledger_init(struct pawl_core *core)
 {
     struct pawl_ledger *l = &core->ledger;
     l->max = core->options.ledger_max ? core->options.ledger_max : PAWL_LEDGER_MAX_DEFAULT;
+    l->op_max = UINT64_MAX; /* until the shell says */
     l->op_retention_ns = PAWL_OP_RETENTION_NS_DEFAULT;
     l->secret = core->options.hash_seed;
     l->sweep = 1;

@@ -17,8 +17,8 @@
  *        is over is given back from a calendar of seconds, a timer at its first day. While its
  *        message lives it stays, in no list, and the end of the message decides (key.c).
  *   OP   `op_retention_ns` after it was accepted, from such a calendar of its own; or before, the
- *        oldest first, where count or memory want room: `horizon` is then the newest time (of ids,
- *        ms) that was forgotten.
+ *        oldest first, where count, log or memory want room: `horizon` is then the newest time (of
+ *        ids, ms) that was forgotten.
  *
  * Names are compared in all 128 bits; the index hashes the low ones under a secret, so that ids
  * that a client makes up cannot be made to meet in one bucket. */
@@ -77,7 +77,8 @@ struct pawl_ledger_calendar {
 struct pawl_ledger {
     struct pawl_pool pool;
     struct pawl_table table;
-    uint64_t max; /* of each kind */
+    uint64_t max;    /* of each kind */
+    uint64_t op_max; /* of OP: what the log has room for */
     uint64_t count[PAWL_LEDGER_KINDS];
     uint64_t op_retention_ns;
     uint64_t horizon; /* ms, as in ids; 0: nothing was forgotten early */

@@ -118,6 +118,7 @@ void pawl_log_tend(struct pawl_log *log, uint64_t boot_ns);
 uint64_t pawl_log_existing(const struct pawl_log *log);
 bool pawl_log_may_grow(const struct pawl_log *log);
 bool pawl_log_disk_full(const struct pawl_log *log);
+uint64_t pawl_log_max(const struct pawl_log *log);        /* bytes that all segments may have */
 void pawl_log_want(struct pawl_log *log, uint64_t bytes); /* grow to hold this much, if allowed */
 uint64_t pawl_log_oldest_segment(const struct pawl_log *log); /* number of the oldest one in use */
 uint64_t pawl_log_newest_segment(const struct pawl_log *log);

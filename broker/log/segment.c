@@ -282,6 +282,7 @@ bool pawl_log_may_grow(const struct pawl_log *log)
     return log->existing < log->slot_count || may_add(log);
 }
 
+uint64_t pawl_log_max(const struct pawl_log *log) { return log->options.max_bytes; }
 bool pawl_log_disk_full(const struct pawl_log *log) { return log->disk_full; }
 void pawl_log_want(struct pawl_log *log, uint64_t bytes) { log->want = bytes; }
 uint64_t pawl_log_oldest_segment(const struct pawl_log *log) { return log->oldest; }

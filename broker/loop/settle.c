@@ -33,6 +33,7 @@
 #define COPY_BYTES_MIN 65536u
 #define COPY_PACE 2u       /* bytes copied for one appended */
 #define COPY_PACE_EARLY 8u /* where the log cannot grow */
+#define OUTCOMES_SHARE 8u  /* of the log */
 #define MARK_AFTER_NS 100000000ull
 #define RETRY_DISK_NS 1000000000ull
 
@@ -170,6 +171,15 @@ static bool copy_forward(struct pawl_engine *e)
 
 /* --- room for sends -------------------------------------------------------------------------- */
 
+/* Outcomes of op-ids have an eighth of the log. They come whether sends are refused or not, so what
+ * is not yet taken of it counts as taken where the log cannot grow. */
+static uint64_t outcomes_to_come(struct pawl_engine *e, uint64_t log_bytes)
+{
+    uint64_t bytes = log_bytes / OUTCOMES_SHARE, have = pawl_core_outcome_bytes(e->core);
+    pawl_core_limit_outcomes(e->core, bytes);
+    return have < bytes ? bytes - have : 0;
+}
+
 static void space(struct pawl_engine *e)
 {
     uint64_t existing = pawl_log_existing(e->log);
@@ -182,7 +192,8 @@ static void space(struct pawl_engine *e)
 
     bool grows = pawl_log_may_grow(e->log);
     /* Once refusing, an eighth of a segment must be won back: no flutter at the edge. */
-    uint64_t enough = promised + (e->refusing ? e->segment_bytes / 8 : 0);
+    uint64_t enough = promised + (e->refusing ? e->segment_bytes / 8 : 0) +
+                      outcomes_to_come(e, grows ? pawl_log_max(e->log) : existing);
     uint32_t refuse = PAWL_LIMIT_NONE;
     if (existing < enough && !grows)
         refuse = pawl_log_disk_full(e->log) ? PAWL_LIMIT_DISK : PAWL_LIMIT_LOG;

@@ -785,12 +785,13 @@ PAWL_API PAWL_CHECK int pawl_op_id_parse(const char *text, struct pawl_op_id *ou
  * the queue calls but purge, a write of a table, a reservation, what settles an idempotency token)
  * carries this id, and ends it for the lane, also if it fails before it is submitted: give it again
  * with each try. Batches and submits carry none. The outcome and the effect are one record, kept
- * for 24 hours or 10 million operations: the same call again, from whatever process, answers
- * OK_DUPLICATE with what the first one was told (id, number, version) and changes nothing; another
- * call under it: E_OPID_MISMATCH. A refusal that is final (E_LEASE_LOST, E_STATE, ...) is an
- * outcome too; one that passes (E_FULL, E_PAUSED, ...) leaves no trace. Such a call waits for the
- * disk on any kind of queue. Dated more than a minute ahead: E_INVALID. Older than what is kept:
- * E_FORGOTTEN. */
+ * for 24 hours, of at most 10 million operations and in at most an eighth of the log (--max-log):
+ * beyond that the oldest go, and pawl_resolved.horizon_wall_ns says up to where. The same call
+ * again, from whatever process, answers OK_DUPLICATE with what the first one was told (id, number,
+ * version) and changes nothing; another call under it: E_OPID_MISMATCH. A refusal that is final
+ * (E_LEASE_LOST, E_STATE, ...) is an outcome too; one that passes (E_FULL, E_PAUSED, ...) leaves no
+ * trace. Such a call waits for the disk on any kind of queue. Dated more than a minute ahead:
+ * E_INVALID. Older than what is kept: E_FORGOTTEN. */
 PAWL_API PAWL_CHECK int pawl_op_id_next(struct pawl *lane, const struct pawl_op_id *id);
 
 enum pawl_resolved_state {

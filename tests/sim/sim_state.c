@@ -184,13 +184,14 @@ static void decide_move(struct sim *w, const struct sim_thing *t, const struct s
     int64_t amount = c->amount ? (int64_t)c->amount : t->amount;
     if (is->state == PAWL_RESERVATION_NONE) {
         p->result = PAWL_E_RES_NOT_FOUND;
-    } else if (post && is->state == PAWL_RESERVATION_POSTED && c->amount && amount != is->number) {
+    } else if (post && is->state == PAWL_RESERVATION_POSTED && c->amount && amount != is->posted) {
         p->result = PAWL_E_RES_DIFFERENT_AMOUNT;
     } else if (is->state != PAWL_RESERVATION_OPEN) {
         p->result = result_over(is->state);
     } else {
         to->state = post ? PAWL_RESERVATION_POSTED : PAWL_RESERVATION_VOIDED;
-        to->number = is->number + (post ? amount : 0);
+        to->posted = post ? amount : 0;
+        to->number = is->number + to->posted;
         to->end = w->now.time;
         p->record = true;
     }
@@ -247,6 +248,7 @@ static bool forgotten(const struct sim *w, const struct sim_thing *t,
     *none = *is;
     none->state = PAWL_RESERVATION_NONE; /* what it took stays away */
     none->write = 0;
+    none->posted = 0;
     none->end = 0;
     return t->id && is->state > PAWL_RESERVATION_OPEN && w->now.time >= is->end + KEEP_NS;
 }

@@ -41,7 +41,8 @@ struct sim_state_way {
     uint32_t write; /* key: operation whose value it has; reservation: its RESERVE */
     uint8_t state;  /* key: enum pawl_value_kind; reservation: enum pawl_reservation_state */
     uint8_t pad[3];
-    int64_t number; /* key; reservation: what was posted */
+    int64_t number; /* key; reservation: what was posted, under lives that are forgotten too */
+    int64_t posted; /* reservation: what was posted since the RESERVE */
     uint64_t end;   /* reservation OPEN: of its time, SIM_NEVER; over: since, at the earliest */
     struct sim_state_pred preds[PREDS];
 };

@@ -303,6 +303,35 @@ static void what_was_forgotten_early_is_never_done_again(void **state)
     end(w);
 }
 
+/* Fences come though sends are refused: what they leave may not fill the log. */
+static void outcomes_keep_to_their_share_of_the_log(void **state)
+{
+    (void)state;
+    struct world *w = begin(PAWL_DURABLE);
+    struct pawl_op_id ids[400];
+    for (int i = 0; i < 400; i++) {
+        core_pass(&w->s, PAWL_NS_S);
+        ids[i] = new_id(w);
+        expect_state(resolve(&w->a, &ids[i], PAWL_RESOLVE_FENCE), PAWL_RESOLVED_NEVER_SEEN,
+                     PAWL_E_OP_FENCED);
+    }
+    uint64_t all = pawl_core_outcome_bytes(w->s.core);
+    assert_int_equal(pawl_core_forgotten_early_ms(w->s.core), 0);
+    pawl_core_limit_outcomes(w->s.core, all / 4); /* the log has stopped growing */
+    for (int i = 0; i < 10; i++) {
+        core_pass(&w->s, PAWL_NS_S);
+        struct pawl_op_id id = new_id(w);
+        expect_state(resolve(&w->a, &id, PAWL_RESOLVE_FENCE), PAWL_RESOLVED_NEVER_SEEN,
+                     PAWL_E_OP_FENCED);
+        assert_true(i != 0 || pawl_core_outcome_bytes(w->s.core) > all / 2); /* not all at once */
+    }
+    assert_int_equal(pawl_core_outcome_bytes(w->s.core), all / 4);
+    expect_state(resolve(&w->a, &ids[0], 0), PAWL_RESOLVED_FORGOTTEN, 0);
+    assert_int_equal(send_under(&w->a, w->q, "x", &ids[0]).result, PAWL_E_FORGOTTEN);
+    expect_state(resolve(&w->a, &ids[399], 0), PAWL_RESOLVED_NEVER_SEEN, PAWL_E_OP_FENCED);
+    end(w);
+}
+
 static void an_outcome_is_kept_for_a_day(void **state)
 {
     (void)state;
@@ -350,6 +379,7 @@ int main(void)
         cmocka_unit_test(a_fence_holds_over_restarts_and_copies),
         cmocka_unit_test(ids_have_a_form_and_a_time),
         cmocka_unit_test(what_was_forgotten_early_is_never_done_again),
+        cmocka_unit_test(outcomes_keep_to_their_share_of_the_log),
         cmocka_unit_test(an_outcome_is_kept_for_a_day),
         cmocka_unit_test(only_what_is_one_record_may_have_an_id),
     };

@@ -11,6 +11,7 @@
 #include "loop/engine.h"
 
 #define SEGMENT (1ull << 20)
+#define LOG_MAX (64u * SEGMENT)
 #define BLOCK 262144u
 #define MS 1000000ull
 
@@ -119,6 +120,11 @@ bool pawl_log_may_grow(const struct pawl_log *log)
     (void)log;
     return wal.grows;
 }
+uint64_t pawl_log_max(const struct pawl_log *log)
+{
+    (void)log;
+    return LOG_MAX;
+}
 bool pawl_log_disk_full(const struct pawl_log *log)
 {
     (void)log;
@@ -151,6 +157,7 @@ void pawl_log_release_oldest(struct pawl_log *log)
 static struct {
     struct pawl_core_port port;
     uint64_t live, next, need, copy_left, copy_whole, copy_segment, copy_budget;
+    uint64_t outcomes, outcomes_max;
     uint32_t refused, done, dropped;
     bool pump_more, tick_more;
 } heart;
@@ -205,6 +212,16 @@ void pawl_core_refuse_sends(struct pawl_core *core, uint32_t limit)
 {
     (void)core;
     heart.refused = limit;
+}
+void pawl_core_limit_outcomes(struct pawl_core *core, uint64_t bytes)
+{
+    (void)core;
+    heart.outcomes_max = bytes;
+}
+uint64_t pawl_core_outcome_bytes(const struct pawl_core *core)
+{
+    (void)core;
+    return heart.outcomes;
 }
 void pawl_core_effect_done(struct pawl_core *core, const struct pawl_effect *e, bool published,
                            uint64_t position)
@@ -266,6 +283,7 @@ static int setup(void **state)
     (void)state;
     memset(&wal, 0, sizeof wal);
     memset(&heart, 0, sizeof heart);
+    heart.outcomes = LOG_MAX; /* none is still to come */
     out.count = 0;
     wal.room = BLOCK;
     wal.appended = wal.durable = 4096;
@@ -753,6 +771,27 @@ static void sends_are_refused_by_the_rule_of_room(void **state)
     assert_int_equal(heart.refused, PAWL_LIMIT_DISK);
 }
 
+static void outcomes_have_their_share_of_the_log(void **state)
+{
+    (void)state;
+    wal.existing = 8 * SEGMENT;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(heart.outcomes_max, LOG_MAX / 8);
+    /* Where it cannot grow it is of what there is, and kept free of sends until it is taken. */
+    wal.grows = false;
+    heart.live = 5 * SEGMENT / 2;
+    heart.outcomes = 0;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(heart.outcomes_max, SEGMENT);
+    assert_int_equal(heart.refused, PAWL_LIMIT_NONE);
+    heart.live += 1;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(heart.refused, PAWL_LIMIT_LOG);
+    heart.outcomes = SEGMENT;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(heart.refused, PAWL_LIMIT_NONE);
+}
+
 static void growth_is_asked_for_two_segments_ahead(void **state)
 {
     (void)state;
@@ -870,6 +909,7 @@ int main(void)
         TEST(a_log_that_cannot_grow_keeps_its_last_segments_for_copies),
         TEST(a_full_log_does_not_copy_itself_in_a_circle),
         TEST(sends_are_refused_by_the_rule_of_room),
+        TEST(outcomes_have_their_share_of_the_log),
         TEST(growth_is_asked_for_two_segments_ahead),
         TEST(while_growth_is_late_sends_are_held_and_acks_are_not),
         TEST(an_idle_log_gets_one_marker),
