@@ -578,7 +578,7 @@ static void take_lane(struct peer *p, int connection, const struct pawl_attach_l
                                       .window = ask->window };
     struct peer_lane *l = NULL;
     for (uint32_t i = 0; i < PEER_LANES; i++)
-        if (ask->lane == PAWL_LANE_NEW ? !p->lanes[i].open : i == ask->lane) {
+        if (ask->lane == PAWL_LANE_NEW ? !p->log->windows[i].used : i == ask->lane) {
             l = &p->lanes[i];
             ok.lane = i;
             break;
@@ -594,6 +594,7 @@ static void take_lane(struct peer *p, int connection, const struct pawl_attach_l
     }
     if (ask->lane == PAWL_LANE_NEW) {
         memset(&p->log->windows[ok.lane], 0, sizeof p->log->windows[0]);
+        p->log->windows[ok.lane].used = true;
         if (ask->open_seq > ask->next_seq || ask->next_seq == 0)
             wrong(p, "the seqs of a new lane make no sense");
     }
@@ -698,12 +699,14 @@ static void serve_connection(struct peer *p, int i)
     else if (n == (ssize_t)sizeof u.watch && u.type == PAWL_ATTACH_WATCH)
         take_watch(p, p->connections[i], &u.watch);
     else if (n == (ssize_t)sizeof u.watch && u.type == PAWL_ATTACH_CLOSE &&
-             u.watch.lane < PEER_LANES)
+             u.watch.lane < PEER_LANES) {
         unmap_lane(&p->lanes[u.watch.lane]);
-    else if (n == (ssize_t)sizeof(struct pawl_attach_bye) && u.type == PAWL_ATTACH_BYE)
+        p->log->windows[u.watch.lane].used = false;
+    } else if (n == (ssize_t)sizeof(struct pawl_attach_bye) && u.type == PAWL_ATTACH_BYE) {
         end_connection(p, i);
-    else
+    } else {
         wrong(p, "a packet that is none");
+    }
 }
 
 /* --- the thread ------------------------------------------------------------------------------ */

@@ -50,6 +50,7 @@ struct peer_log {
     uint8_t secret[16];
     bool session_known;
     struct peer_window {
+        bool used; /* the number is a lane's, attached or to come back */
         struct peer_answer answers[PEER_WINDOW]; /* by seq */
     } windows[PEER_LANES];
     char queues[PEER_QUEUES][PAWL_NAME_BYTES_MAX + 1];
