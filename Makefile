@@ -150,6 +150,7 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(TEST_LIBS)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@
 $(BUILD)/tests/unit/tool_output_test: LIBS_BROKER += -ljansson
+$(BUILD)/tests/unit/bench_report_test: $(call obj,bench/report.c bench/plot.c)
 $(BUILD)/tests/integration/%: $(BUILD)/obj/tests/integration/%.o $(TEST_LIBS) | $(PAWLD)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -lcmocka -lm -o $@

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "histogram.h"
@@ -21,22 +22,28 @@
 #define BENCH_REPEATS_MAX 31u
 #define BENCH_PATH_BYTES 512u
 #define BENCH_EXTRA_MAX 16u
+#define BENCH_PROCESSES_MAX 32u
 
 /* What the user asked for; constant once the scenarios run. */
 struct bench {
-    bool small;       /* seconds in all, for `make check`: figures mean little */
-    bool json;        /* one line of JSON a result on stdout, the table on stderr */
-    uint32_t repeats; /* kept ones, 1..BENCH_REPEATS_MAX */
-    uint32_t cores;
-    int broker_core, client_core;       /* -1: wherever the kernel puts it */
-    int disk_core;                      /* takes the disk's interrupts; -1: not found out */
-    const char *only;                   /* run cases whose name holds this; NULL: all */
-    uint64_t recover_bytes;             /* log size of `recover` */
-    uint64_t delayed;                   /* messages of `timers` */
-    uint32_t window, credit;            /* of `throughput` */
-    double seconds;                     /* one measurement of a rate */
-    char dir[BENCH_PATH_BYTES];         /* of this run, on the disk to be measured */
-    char pawld[BENCH_PATH_BYTES];       /* the program */
+    bool small;                   /* seconds in all, for `make check`: figures mean little */
+    bool json;                    /* one line of JSON a result on stdout, the table on stderr */
+    uint32_t repeats;             /* kept ones, 1..BENCH_REPEATS_MAX */
+    uint32_t cores;               /* that this process may use: the affinity it was started with */
+    int broker_core, client_core; /* -1: wherever the kernel puts it */
+    int disk_core;                /* takes the disk's interrupts; -1: not found out */
+    const char *only;             /* run cases whose name holds this; NULL: all */
+    uint64_t recover_bytes;       /* log size of `recover` */
+    uint32_t modes;               /* of `latency`: 1u << enum pawl_mode */
+    uint32_t body_bytes;          /* of `latency` */
+    uint32_t processes;           /* of `latency`: pairs of clients */
+    uint64_t rate;                /* of `latency`, messages a second; 0: several */
+    const char *plot;             /* file for the picture; NULL: none */
+    uint64_t delayed;             /* messages of `timers` */
+    uint32_t window, credit;      /* of `throughput` */
+    double seconds;               /* one measurement of a rate */
+    char dir[BENCH_PATH_BYTES];   /* of this run, on the disk to be measured */
+    char pawld[BENCH_PATH_BYTES]; /* the program */
     const char *extra[BENCH_EXTRA_MAX]; /* options handed on to every broker */
     uint32_t extra_count;
 };
@@ -46,7 +53,11 @@ struct bench {
 uint64_t bench_now(void);  /* CLOCK_MONOTONIC, ns; comparable between the processes of the host */
 uint64_t bench_wall(void); /* CLOCK_REALTIME, ns */
 void bench_pause(uint64_t ns);
-/* -1: anywhere. Pins the calling thread. */
+/* Cores that this process was started with, and the i-th of them. */
+uint32_t bench_cores(void);
+int bench_core(uint32_t i);
+bool bench_core_allowed(int core);
+/* -1: on any core that the process was started with. Pins the calling thread. */
 void bench_pin(int core);
 /* The core whose interrupt count grew most while `dir` was written to, or -1. */
 int bench_disk_core(const char *dir);
@@ -132,7 +143,10 @@ struct bench_result {
     char name[64];
     bool percentiles;
     uint32_t repeats, far;
+    uint32_t cores; /* that the case needs; on fewer no conclusion is drawn. 2 unless set */
     uint64_t samples_min;
+    struct pawl_histogram *all; /* all repeats together, for the picture */
+    double scale;
     double p50[BENCH_REPEATS_MAX], p99[BENCH_REPEATS_MAX], p999[BENCH_REPEATS_MAX];
     double p9999[BENCH_REPEATS_MAX], max[BENCH_REPEATS_MAX], value[BENCH_REPEATS_MAX];
     enum bench_aim aim_kind;
@@ -148,13 +162,26 @@ void bench_result_value(struct bench_result *r, double value);
 void bench_result_aim(struct bench_result *r, const char *of, enum bench_aim kind, double figure);
 void bench_result_note(struct bench_result *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Prints it, if it holds a repeat. */
+void bench_result_cores(struct bench_result *r, uint32_t cores);
+/* Prints it, if it holds a repeat, and frees what it holds. */
 void bench_result_print(const struct bench *b, const struct bench_result *r);
 double bench_median(const double *values, uint32_t n);
 bool bench_wanted(const struct bench *b, const char *bench, const char *name);
 /* A line for people: on stdout, or on stderr where stdout carries JSON. */
 void bench_say(const struct bench *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* --- plot.c ---------------------------------------------------------------------------------- */
+
+/* NULL if a picture can be made there; else what is wrong, beginning with a name: PLOT_SUFFIX,
+ * PLOT_NO_GNUPLOT. */
+const char *bench_plot_check(const char *path);
+/* Keeps a copy of a result for the picture, and its histogram for good. */
+void bench_plot_add(const struct bench_result *r);
+/* Writes gnuplot's program; returns how many results it shows. */
+uint32_t bench_plot_script(FILE *to, const char *path);
+/* Makes the picture of what was added; fails the benchmark if gnuplot does. */
+void bench_plot_finish(const struct bench *b);
 
 /* --- the scenarios --------------------------------------------------------------------------- */
 
@@ -169,6 +196,7 @@ void bench_death(const struct bench *b);
 void bench_idle(const struct bench *b);
 void bench_txn(const struct bench *b);
 void bench_ledger(const struct bench *b);
+void bench_latency(const struct bench *b);
 
 /* One repeat of those of path.c and throughput.c: ns of the broker's code a life; lives a second.
  */

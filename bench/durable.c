@@ -124,6 +124,7 @@ static void one_at_a_time(const struct bench *b, const struct placing *p, uint32
     bench_result_init(&send, "durable", "us", "send_%u_%s", body_bytes, p->name);
     bench_result_init(&device, "durable", "us", "device_beside_%u_%s", body_bytes, p->name);
     bench_result_init(&ratio, "durable", "ratio of p50", "ratio_%u_%s", body_bytes, p->name);
+    send.cores = device.cores = ratio.cores = p->broker_core == p->client_core ? 1 : 2;
     if (p->aim_us > 0 && body_bytes == 64)
         bench_result_aim(&send, "p50", BENCH_AT_MOST, p->aim_us);
     if (p->aim_ratio > 0)

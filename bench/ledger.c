@@ -124,6 +124,7 @@ static void alone(const struct bench *b)
     bench_result_init(&bytes, "ledger", "bytes", "resident_an_entry");
     bench_result_init(&insert, "ledger", "us", "insert");
     bench_result_init(&rate, "ledger", "ns", "insert_mean");
+    bytes.cores = insert.cores = rate.cores = 1;
     bench_result_note(&bytes, "%llu entries", (unsigned long long)count);
     bench_result_note(&insert,
                       "each by itself, processor time, the clock's in it; page faults too");

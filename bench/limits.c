@@ -106,8 +106,8 @@ static void cacheline(const struct bench *b)
         struct pair *p = bench_share(sizeof(*p)), *q = bench_share(sizeof(*q));
         p->rounds = q->rounds = b->small ? 20000 : 2000000;
         pawl_histogram_init(&q->h);
-        run_pair(0, line_ping, 1, line_pong, p, "cache line");
-        run_pair(0, stamp_send, 1, stamp_receive, q, "cache line");
+        run_pair(bench_core(0), line_ping, bench_core(1), line_pong, p, "cache line");
+        run_pair(bench_core(0), stamp_send, bench_core(1), stamp_receive, q, "cache line");
         if (bench_repeat_keep(b, &r)) {
             double rounds = (double)(p->rounds - p->rounds / 10);
             bench_result_value(&mean, (double)p->elapsed_ns / rounds / 2);
@@ -205,7 +205,7 @@ static void ring_case(const struct bench *b, uint32_t body_bytes, uint32_t batch
         p->ring_bytes = ring;
         p->ring = ring_map(ring);
         p->rounds = (b->small ? 200000ull : 100000000ull) * 64 / body_bytes;
-        run_pair(1, ring_consume, 0, ring_produce, p, "bare ring");
+        run_pair(bench_core(1), ring_consume, bench_core(0), ring_produce, p, "bare ring");
         if (p->bad > 0)
             bench_fail("the bare ring delivered %llu wrong records", (unsigned long long)p->bad);
         if (bench_repeat_keep(b, &r))
@@ -258,6 +258,7 @@ static void futex_case(const struct bench *b, const char *name, int core_a, int 
 {
     struct bench_result trip;
     bench_result_init(&trip, "limits", "us", "%s", name);
+    bench_result_cores(&trip, core_a == core_b ? 1 : 2);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "limits", name) && bench_repeat_next(b, &r)) {
         struct pair *p = bench_share(sizeof(*p));
@@ -299,6 +300,7 @@ static void copies(const struct bench *b)
         struct bench_result rate;
         bench_result_init(&rate, "limits", "GB/s", "memcpy_%lluk",
                           (unsigned long long)(sizes[i] >> 10));
+        bench_result_cores(&rate, 1);
         struct bench_repeats r = { 0 };
         if (b->small && sizes[i] > (4 << 20))
             continue;
@@ -334,6 +336,8 @@ static void small_costs(const struct bench *b)
     struct bench_result clock, call;
     bench_result_init(&clock, "limits", "ns", "clock_gettime");
     bench_result_init(&call, "limits", "ns", "syscall");
+    bench_result_cores(&clock, 1);
+    bench_result_cores(&call, 1);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "limits", "clock_gettime syscall") && bench_repeat_next(b, &r)) {
         double c = clock_cost(b->small ? 10000 : 1000000);
@@ -369,6 +373,7 @@ static void device_case(const struct bench *b, uint32_t block_bytes, bool spin)
     struct bench_result result;
     bench_result_init(&result, "limits", "us", "device_%uk_%s", block_bytes >> 10,
                       spin ? "spin" : "asleep");
+    bench_result_cores(&result, 1);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "limits", result.name) && bench_repeat_next(b, &r)) {
         struct device_run *run = bench_share(sizeof(*run));
@@ -396,9 +401,9 @@ void bench_limits(const struct bench *b)
         ring_case(b, 64, 64, 256 << 10);
         ring_case(b, 1024, 1, 256 << 10);
         ring_case(b, 1024, 1, 4 << 20);
-        futex_case(b, "futex_round_trip_two_cores", 0, 1);
+        futex_case(b, "futex_round_trip_two_cores", bench_core(0), bench_core(1));
     }
-    futex_case(b, "futex_round_trip_one_core", 0, 0);
+    futex_case(b, "futex_round_trip_one_core", bench_core(0), bench_core(0));
     device_case(b, 4096, true);
     device_case(b, 4096, false);
     device_case(b, 256 << 10, false);

@@ -45,6 +45,7 @@ static void memory_case(const struct bench *b, const char *name, enum pawl_mode 
     bench_result_init(&index, "memory", "bytes", "index_%s_%u", name, body_bytes);
     bench_result_init(&all, "memory", "bytes", "resident_%s_%u", name, body_bytes);
     bench_result_init(&said, "memory", "bytes", "said_%s_%u", name, body_bytes);
+    index.cores = all.cores = said.cores = 1;
     if (!b->small)
         bench_result_aim(&index, "value", BENCH_AT_MOST, 128);
     bench_result_note(&index, "resident growth without the bodies");

@@ -334,6 +334,7 @@ static void path_case(const struct bench *b, const char *name, enum pawl_mode mo
 {
     struct bench_result cost;
     bench_result_init(&cost, "path", "ns", "%s", name);
+    bench_result_cores(&cost, 1);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "path", name) && bench_repeat_next(b, &r)) {
         double ns = bench_path_life(b, mode, body_bytes, retention_ns, keys);

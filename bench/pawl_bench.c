@@ -23,6 +23,8 @@ static const struct scenario scenarios[] = {
       bench_limits },
     { "path", "the broker's own code, without clients, wake-ups and shared lines", bench_path },
     { "durable", "one durable send at a time beside the bare device; 16 producers", bench_durable },
+    { "latency", "one message at a time, and on a schedule: how long to the other's hand",
+      bench_latency },
     { "throughput", "full lives (send, receive, ack) a second", bench_throughput },
     { "txn", "ack + 3 sends + 2 writes of a table, as one", bench_txn },
     { "recover", "seconds and MB/s to open a log after a crash", bench_recover },
@@ -48,7 +50,12 @@ static void usage(FILE *to)
             "  --dir DIR         where the logs go (default: here; take a real disk)\n"
             "  --json            one line of JSON a result on stdout, the table on stderr\n"
             "  --only TEXT       only cases whose name holds TEXT\n"
-            "  --size MIB        log to recover from (default 1024)\n"
+            "  --plot FILE       percentile curves and bars, by suffix .svg or .png (gnuplot)\n"
+            "  --log MIB         log to recover from (default 1024)\n"
+            "  --mode MODE       of latency: durable, memory or direct; may be repeated\n"
+            "  --size BYTES      of latency: of a body, 16..60000 (default 64)\n"
+            "  --rate N          of latency: messages a second on a schedule (default: several)\n"
+            "  --processes N     of latency: producers, and as many consumers (default 1)\n"
             "  --delayed N       messages of timers (default 10000000)\n"
             "  --window N        open operations of a producer (default 1024)\n"
             "  --credit N        messages a consumer may hold (default 1024)\n"
@@ -71,14 +78,30 @@ static uint64_t number(const char *text, uint64_t least, uint64_t most)
     return v;
 }
 
+static uint32_t mode_bit(const char *text)
+{
+    static const struct {
+        const char *name;
+        enum pawl_mode mode;
+    } modes[] = { { "durable", PAWL_DURABLE },
+                  { "memory", PAWL_MEMORY },
+                  { "relaxed", PAWL_RELAXED },
+                  { "direct", PAWL_DIRECT } };
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (strcmp(text, modes[i].name) == 0)
+            return 1u << modes[i].mode;
+    fprintf(stderr, "pawl-bench: --mode takes durable, memory, relaxed or direct\n");
+    exit(2);
+}
+
 static void parse_pin(struct bench *b, const char *text)
 {
     int broker, client;
     char rest;
     if (strcmp(text, "none") == 0) {
         b->broker_core = b->client_core = -1;
-    } else if (sscanf(text, "%d,%d%c", &broker, &client, &rest) == 2 && broker >= 0 &&
-               client >= 0 && (uint32_t)broker < b->cores && (uint32_t)client < b->cores) {
+    } else if (sscanf(text, "%d,%d%c", &broker, &client, &rest) == 2 &&
+               bench_core_allowed(broker) && bench_core_allowed(client)) {
         b->broker_core = broker;
         b->client_core = client;
     } else {
@@ -96,21 +119,18 @@ struct choice {
 
 static void parse(struct choice *c, int argc, char **argv)
 {
-    static const struct option options[] = { { "small", no_argument, NULL, 's' },
-                                             { "repeats", required_argument, NULL, 'r' },
-                                             { "seconds", required_argument, NULL, 't' },
-                                             { "pin", required_argument, NULL, 'p' },
-                                             { "dir", required_argument, NULL, 'd' },
-                                             { "json", no_argument, NULL, 'j' },
-                                             { "only", required_argument, NULL, 'o' },
-                                             { "size", required_argument, NULL, 'z' },
-                                             { "delayed", required_argument, NULL, 'n' },
-                                             { "window", required_argument, NULL, 'w' },
-                                             { "credit", required_argument, NULL, 'c' },
-                                             { "pawld", required_argument, NULL, 'b' },
-                                             { "pass", required_argument, NULL, 'x' },
-                                             { "help", no_argument, NULL, 'h' },
-                                             { NULL, 0, NULL, 0 } };
+    static const struct option options[] = {
+        { "small", no_argument, NULL, 's' },         { "repeats", required_argument, NULL, 'r' },
+        { "seconds", required_argument, NULL, 't' }, { "pin", required_argument, NULL, 'p' },
+        { "dir", required_argument, NULL, 'd' },     { "json", no_argument, NULL, 'j' },
+        { "only", required_argument, NULL, 'o' },    { "log", required_argument, NULL, 'z' },
+        { "size", required_argument, NULL, 'B' },    { "mode", required_argument, NULL, 'm' },
+        { "rate", required_argument, NULL, 'R' },    { "processes", required_argument, NULL, 'P' },
+        { "plot", required_argument, NULL, 'g' },    { "delayed", required_argument, NULL, 'n' },
+        { "window", required_argument, NULL, 'w' },  { "credit", required_argument, NULL, 'c' },
+        { "pawld", required_argument, NULL, 'b' },   { "pass", required_argument, NULL, 'x' },
+        { "help", no_argument, NULL, 'h' },          { NULL, 0, NULL, 0 }
+    };
     struct bench *b = &c->b;
     double seconds = 0;
     int o;
@@ -140,6 +160,21 @@ static void parse(struct choice *c, int argc, char **argv)
             break;
         case 'z':
             b->recover_bytes = number(optarg, 1, 1 << 20) << 20;
+            break;
+        case 'B':
+            b->body_bytes = (uint32_t)number(optarg, 16, 60000);
+            break;
+        case 'm':
+            b->modes |= mode_bit(optarg);
+            break;
+        case 'R':
+            b->rate = number(optarg, 1, 100000000);
+            break;
+        case 'P':
+            b->processes = (uint32_t)number(optarg, 1, BENCH_PROCESSES_MAX);
+            break;
+        case 'g':
+            b->plot = optarg;
             break;
         case 'n':
             b->delayed = number(optarg, 1000, 1000000000);
@@ -184,6 +219,13 @@ static void parse(struct choice *c, int argc, char **argv)
     }
     if (b->repeats == 0)
         b->repeats = b->small ? 1 : 5;
+    if (b->modes == 0)
+        b->modes = 1u << PAWL_DURABLE | 1u << PAWL_MEMORY;
+    const char *wrong = b->plot == NULL ? NULL : bench_plot_check(b->plot);
+    if (wrong != NULL) {
+        fprintf(stderr, "pawl-bench: %s\n", wrong);
+        exit(2);
+    }
     if (b->recover_bytes == 0)
         b->recover_bytes = (b->small ? 24ull : 1024ull) << 20;
     if (b->delayed == 0)
@@ -197,13 +239,15 @@ static void work(struct choice *c)
     setpgid(0, 0);
     b->disk_core = bench_disk_core(b->dir);
     if (!c->pinned) {
-        b->broker_core = b->disk_core >= 0 ? b->disk_core : 0;
-        b->client_core = b->cores < 2 ? 0 : b->broker_core == 0 ? 1 : 0;
+        bool usable = b->disk_core >= 0 && bench_core_allowed(b->disk_core);
+        b->broker_core = usable ? b->disk_core : bench_core(0);
+        b->client_core = bench_core(b->cores > 1 && b->broker_core == bench_core(0));
     }
     bench_header(b);
     for (size_t i = 0; i < SCENARIOS; i++)
         if (c->chosen[i])
             scenarios[i].run(b);
+    bench_plot_finish(b);
 }
 
 /* The broker beside this program. */
@@ -253,7 +297,9 @@ static int guard(const struct bench *b, pid_t worker)
 int main(int argc, char **argv)
 {
     static struct choice c;
-    c.b.cores = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    c.b.cores = bench_cores();
+    c.b.body_bytes = 64;
+    c.b.processes = 1;
     c.b.window = c.b.credit = 1024;
     c.parent_dir = ".";
     find_pawld(&c.b);

@@ -105,6 +105,7 @@ static void recover_case(const struct bench *b, uint32_t body_bytes)
     bench_result_init(&rate, "recover", "MB/s", "log_%u", body_bytes);
     bench_result_init(&records, "recover", "records/s", "records_%u", body_bytes);
     bench_result_init(&disk, "recover", "MB/s", "bare_read_%u", body_bytes);
+    seconds.cores = rate.cores = records.cores = disk.cores = 1;
     if (!b->small)
         bench_result_aim(&rate, "value", BENCH_AT_LEAST, 500);
     if (!bench_wanted(b, "recover", rate.name) && !bench_wanted(b, "recover", seconds.name))

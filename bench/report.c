@@ -49,6 +49,7 @@ void bench_result_init(struct bench_result *r, const char *bench, const char *un
     r->bench = bench;
     r->unit = unit;
     r->samples_min = UINT64_MAX;
+    r->cores = 2;
     va_list args;
     va_start(args, name_format);
     vsnprintf(r->name, sizeof(r->name), name_format, args);
@@ -68,7 +69,17 @@ void bench_result_histogram(struct bench_result *r, const struct pawl_histogram 
     r->max[i] = (double)h->max / scale;
     if (h->count < r->samples_min)
         r->samples_min = h->count;
+    if (r->all == NULL) {
+        r->all = malloc(sizeof(*r->all));
+        if (r->all == NULL)
+            bench_fail("no memory");
+        pawl_histogram_init(r->all);
+    }
+    pawl_histogram_merge(r->all, h);
+    r->scale = scale;
 }
+
+void bench_result_cores(struct bench_result *r, uint32_t cores) { r->cores = cores; }
 
 void bench_result_value(struct bench_result *r, double value)
 {
@@ -128,7 +139,7 @@ static const char *figure(double v, char out[32])
     return out;
 }
 
-static void print_json(const struct bench_result *r)
+static void print_json(const struct bench *b, const struct bench_result *r)
 {
     uint32_t n = r->repeats;
     printf("{\"bench\":\"%s\",\"case\":\"%s\",\"unit\":\"%s\",", r->bench, r->name, r->unit);
@@ -145,6 +156,9 @@ static void print_json(const struct bench_result *r)
     if (r->aim_kind != BENCH_NO_AIM)
         printf(",\"aim_of\":\"%s\",\"aim\":%.8g,\"aim_is\":\"%s\"", r->aim_of, r->aim,
                r->aim_kind == BENCH_AT_MOST ? "at_most" : "at_least");
+    if (b->cores < r->cores)
+        printf(",\"refused\":\"NEEDS_CORES\",\"needs_cores\":%u,\"has_cores\":%u", r->cores,
+               b->cores);
     if (r->note[0] != 0)
         printf(",\"note\":\"%s\"", r->note);
     printf("}\n");
@@ -174,7 +188,10 @@ static void print_text(const struct bench *bench, const struct bench_result *r)
                        figure(bench_median(r->value, n), a), figure(lowest(r->value, n), b),
                        figure(highest(r->value, n), c), r->unit);
     }
-    if (r->aim_kind != BENCH_NO_AIM) {
+    if (bench->cores < r->cores) {
+        at += snprintf(line + at, sizeof(line) - (size_t)at,
+                       "  NEEDS_CORES: %u, has %u: no conclusion", r->cores, bench->cores);
+    } else if (r->aim_kind != BENCH_NO_AIM) {
         double have = aim_figure(r);
         bool met = r->aim_kind == BENCH_AT_MOST ? have <= r->aim : have >= r->aim;
         at += snprintf(line + at, sizeof(line) - (size_t)at, "  aim %s %s %s: %s", r->aim_of,
@@ -195,5 +212,9 @@ void bench_result_print(const struct bench *b, const struct bench_result *r)
         return;
     print_text(b, r);
     if (b->json)
-        print_json(r);
+        print_json(b, r);
+    if (b->plot != NULL)
+        bench_plot_add(r); /* has the histogram now */
+    else
+        free(r->all);
 }

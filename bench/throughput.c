@@ -342,6 +342,7 @@ static void in_turn(const struct bench *b, const char *name, enum pawl_mode mode
     struct bench_result rate, life;
     bench_result_init(&rate, "throughput", "lives/s", "%s", name);
     bench_result_init(&life, "throughput", "us", "%s_life", name);
+    rate.cores = life.cores = client_core == b->broker_core ? 1 : 2;
     if (aim > 0)
         bench_result_aim(&rate, "value", BENCH_AT_LEAST, aim);
     struct bench_repeats r = { 0 };
