@@ -578,7 +578,8 @@ static void take_lane(struct peer *p, int connection, const struct pawl_attach_l
                                       .window = ask->window };
     struct peer_lane *l = NULL;
     for (uint32_t i = 0; i < PEER_LANES; i++)
-        if (ask->lane == PAWL_LANE_NEW ? !p->log->windows[i].used : i == ask->lane) {
+        if (ask->lane == PAWL_LANE_NEW ? !p->lanes[i].open && !p->log->windows[i].used
+                                       : i == ask->lane) {
             l = &p->lanes[i];
             ok.lane = i;
             break;
