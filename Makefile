@@ -92,7 +92,7 @@ PROGRAMS = $(PAWLD) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
 SHARED = $(if $(filter release debug cov,$(FLAVOUR)),$(BUILD)/libpawl.so $(BUILD)/libpawld.so)
 
 .PHONY: all lib tests tests-unit examples deps need install uninstall installcheck demo check check-sim check-crash \
-        check-hops check-fuzz check-asan check-tsan check-bugs bench format format-check clean help
+        check-hops check-fuzz check-asan check-tsan check-bugs bench bench-peers format format-check clean help
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -283,6 +283,27 @@ check-bugs: need ## every seeded bug must make its test fail
 bench: need ## measure; the full set takes minutes
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(PROGRAMS)
 	@$(BUILD)/pawl-bench $(BENCH_ARGS)
+
+# Other programs on the same work. Not part of `all`: it wants their servers and libraries.
+NEEDS_PEERS = build-essential=g++ gnuplot-nox=gnuplot libzmq3-dev=zmq.h libnng-dev=nng/nng.h \
+    libboost-dev=boost/version.hpp iceoryx=iox-roudi libiceoryx-binding-c-dev=iceoryx
+SRC_PEERS = $(wildcard bench/peers/*.c)
+PEERS_HARNESS = $(call obj,$(addprefix bench/,report.c plot.c host.c process.c guard.c device.c))
+PEERS_LIBS = -lzmq -lnng -liceoryx_binding_c -liceoryx_posh -liceoryx_hoofs -lrt
+PEERS_INCLUDE = $(addprefix -isystem ,$(lastword $(wildcard /usr/include/iceoryx/v*)))
+$(BUILD)/obj/bench/peers/%.o: CPPFLAGS_ALL += $(PEERS_INCLUDE)
+$(BUILD)/obj/bench/peers/%.o: bench/peers/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS_ALL) -std=c++17 -O2 -g -Wall -Wextra $(EXTRA) -MMD -MP -c $< -o $@
+$(BUILD)/pawl-bench-peers: $(call obj,$(SRC_PEERS)) $(BUILD)/obj/bench/peers/hop_boost.o $(PEERS_HARNESS) \
+        $(BUILD)/libpawl.a $(BUILD)/libpawld.a
+	$(CXX) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -ljansson -lm $(PEERS_LIBS) -o $@
+
+bench-peers: NEEDS_MORE = $(NEEDS_PEERS)
+bench-peers: ## pawl beside what people could use instead; installs them, ten to twenty minutes
+	@$(MAKE) --no-print-directory -s deps NEEDS_TESTS= NEEDS_EXAMPLES="$(NEEDS_PEERS)"
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(PROGRAMS) $(BUILD)/pawl-bench-peers
+	@$(BUILD)/pawl-bench-peers $(BENCH_ARGS)
 
 SOURCES = $(shell find libclient broker tools bench tests -name '*.[ch]' 2>/dev/null)
 format-check: ## clang-format 14 agrees

@@ -85,6 +85,14 @@ struct bench_repeats {
 bool bench_repeat_next(const struct bench *b, struct bench_repeats *r);
 bool bench_repeat_keep(const struct bench *b, struct bench_repeats *r);
 
+/* --- guard.c: the whole run ------------------------------------------------------------------- */
+
+/* The broker beside this program. */
+void bench_find_pawld(struct bench *b);
+/* Makes b->dir, runs work(arg) in a process of its own, and removes what is left of both. Returns
+ * the exit code. */
+int bench_run(struct bench *b, const char *parent_dir, void (*work)(void *arg), void *arg);
+
 /* --- process.c: children, brokers, clients --------------------------------------------------- */
 
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* pawl-bench: options, the guardian process, and the list of scenarios. README.md says what each
+/* pawl-bench: options and the list of scenarios. README.md says what each
  * asks and how to read it. */
 #include "bench.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 struct scenario {
     const char *name, *what;
@@ -233,10 +228,10 @@ static void parse(struct choice *c, int argc, char **argv)
     b->seconds = seconds > 0 ? seconds : b->small ? 0.2 : 3;
 }
 
-static void work(struct choice *c)
+static void work(void *arg)
 {
+    struct choice *c = arg;
     struct bench *b = &c->b;
-    setpgid(0, 0);
     b->disk_core = bench_disk_core(b->dir);
     if (!c->pinned) {
         bool usable = b->disk_core >= 0 && bench_core_allowed(b->disk_core);
@@ -250,50 +245,6 @@ static void work(struct choice *c)
     bench_plot_finish(b);
 }
 
-/* The broker beside this program. */
-static void find_pawld(struct bench *b)
-{
-    char self[BENCH_PATH_BYTES - 16];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
-        bench_fail("cannot find out where this program is");
-    self[n] = 0;
-    snprintf(b->pawld, sizeof(b->pawld), "%s/pawld", dirname(self));
-}
-
-/* Waits for the worker, a time-out or a signal; in every case nothing is left behind. */
-static int guard(const struct bench *b, pid_t worker)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    int status = 1 << 8;
-    /* The tests' word for a sanitizer's slowness. */
-    const char *slow = getenv("PAWL_TEST_SLOW");
-    const struct timespec limit = { .tv_sec = b->small ? 250 * (slow ? atoi(slow) : 1) : 6 * 3600 };
-    for (;;) {
-        int s = sigtimedwait(&set, NULL, &limit);
-        if (s == SIGCHLD && waitpid(worker, &status, WNOHANG) == worker)
-            break;
-        if (s == SIGCHLD || (s < 0 && errno == EINTR))
-            continue;
-        fprintf(stderr, "pawl-bench: %s\n", s < 0 ? "hangs: killed after its time" : "stopped");
-        kill(-worker, SIGKILL);
-        kill(worker, SIGKILL);
-        waitpid(worker, NULL, 0);
-        break;
-    }
-    kill(-worker, SIGKILL);
-    if (!WIFEXITED(status)) {
-        fprintf(stderr, "pawl-bench: the worker ended by signal %d\n", WTERMSIG(status));
-        return 1;
-    }
-    return WEXITSTATUS(status);
-}
-
 int main(int argc, char **argv)
 {
     static struct choice c;
@@ -302,29 +253,7 @@ int main(int argc, char **argv)
     c.b.processes = 1;
     c.b.window = c.b.credit = 1024;
     c.parent_dir = ".";
-    find_pawld(&c.b);
+    bench_find_pawld(&c.b);
     parse(&c, argc, argv);
-    snprintf(c.b.dir, sizeof(c.b.dir), "%s/pawl-bench.XXXXXX", c.parent_dir);
-    if (mkdtemp(c.b.dir) == NULL)
-        bench_fail("cannot make a directory in %s: %s", c.parent_dir, strerror(errno));
-    sigset_t set, was;
-    sigemptyset(&set);
-    sigaddset(&set, SIGCHLD);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, &was);
-    pid_t worker = fork();
-    if (worker < 0)
-        bench_fail("cannot fork: %s", strerror(errno));
-    if (worker == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        sigprocmask(SIG_SETMASK, &was, NULL);
-        work(&c);
-        fflush(NULL);
-        _exit(0);
-    }
-    int rc = guard(&c.b, worker);
-    bench_tree_remove(c.b.dir);
-    return rc;
+    return bench_run(&c.b, c.parent_dir, work, &c);
 }
