@@ -74,6 +74,18 @@ static void hint_of(const struct cli *cli, char *hint, size_t bytes, int result,
     }
 }
 
+/* Of what may have been done: by this its outcome can be asked for. */
+static void say_id(const struct cli *cli)
+{
+    struct pawl_op_id id;
+    char text[PAWL_OP_ID_TEXT_BYTES];
+    if (!cli->lane || pawl_last_outcome(cli->lane) != PAWL_OUTCOME_UNKNOWN ||
+        pawl_last_id(cli->lane, &id) != PAWL_OK)
+        return;
+    pawl_op_id_format(&id, text);
+    fprintf(stderr, "pawl: it may have been done: pawl resolve %s tells\n", text);
+}
+
 int cli_refused_item(const struct cli *cli, int result, enum cli_subject about, const char *name,
                      const char *why)
 {
@@ -97,6 +109,7 @@ int cli_refused_item(const struct cli *cli, int result, enum cli_subject about, 
     if (!strstr(why, "pawl ") && !strstr(why, "raise it"))
         hint_of(cli, hint, sizeof hint, result, about, name, why);
     fprintf(stderr, "%s%s%s\n", why, *hint ? "; " : "", hint);
+    say_id(cli);
     return CLI_REFUSED;
 }
 

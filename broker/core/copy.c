@@ -173,7 +173,7 @@ static bool copy_session(struct pawl_core *core, uint32_t n, uint64_t *budget)
 
 static bool kept(const struct pawl_core_lane *lane, const struct pawl_window_entry *e, uint64_t seq)
 {
-    bool done = e->state == PAWL_WINDOW_DONE && e->lsn != 0;
+    bool done = (e->state == PAWL_WINDOW_DONE || e->state == PAWL_WINDOW_QUERY) && e->lsn != 0;
     return seq >= lane->oldest && e->seq == seq && (done || (e->flags & PAWL_WINDOW_HALF) != 0);
 }
 
@@ -199,8 +199,10 @@ static bool copy_lane(struct pawl_core *core, uint32_t n, uint64_t *budget)
         for (; seq <= lane->seq_max && r.count < PAWL_WINDOW_PIECE; seq++) {
             const struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
             if (kept(lane, e, seq))
-                w[r.count++] =
-                    (struct pawl_window_rec){ e->seq, e->value, e->lsn, e->result, e->flags };
+                w[r.count++] = (struct pawl_window_rec){
+                    e->seq, e->value, e->lsn, e->result,
+                    e->flags | (e->state == PAWL_WINDOW_QUERY ? PAWL_WINDOW_REC_ASKED : 0)
+                };
         }
         uint32_t bytes = r.count * (uint32_t)sizeof w[0];
         if (!fits(core, sizeof r + bytes, budget))

@@ -164,6 +164,7 @@ static const uint16_t fixed_bytes[PAWL_CMD_TYPES] = {
     [PAWL_CMD_IDEM] = sizeof(struct pawl_cmd_idem),
     [PAWL_CMD_QUERY] = sizeof(struct pawl_cmd_query),
     [PAWL_CMD_WAIT] = sizeof(struct pawl_cmd_wait),
+    [PAWL_CMD_KEEP] = sizeof(struct pawl_cmd_one),
 };
 
 uint32_t pawl_core_fixed_bytes(uint16_t type)
@@ -229,6 +230,7 @@ uint64_t pawl_core_need(const struct pawl_cmd *head)
     case PAWL_CMD_IDEM: /* who begins takes over what was kept */
         return first + PAWL_IDEM_ROOM + head->bytes;
     case PAWL_CMD_RESOLVE:
+    case PAWL_CMD_KEEP:
         return first + 2 * PAWL_OUTCOME_LIVE;
     default:
         return 0;
@@ -325,6 +327,9 @@ int pawl_core_dispatch(struct pawl_take *t)
         break;
     case PAWL_CMD_WAIT:
         pawl_core_watch_take(t);
+        break;
+    case PAWL_CMD_KEEP:
+        pawl_core_keep_take(t);
         break;
     default:
         pawl_core_queue_take(t);

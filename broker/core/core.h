@@ -120,7 +120,15 @@ int pawl_core_session_resume(struct pawl_core *core, uint64_t id, const uint8_t 
  * is kept. */
 void pawl_core_session_detach(struct pawl_core *core, struct pawl_core_session *session,
                               struct pawl_now now);
-enum pawl_core_end { PAWL_END_CLOSED, PAWL_END_DEAD, PAWL_END_BREACH, PAWL_END_GRACE };
+/* CLOSED: clean, nothing is open; LEFT: clean, but for calls whose outcome its program never had.
+ */
+enum pawl_core_end {
+    PAWL_END_CLOSED,
+    PAWL_END_DEAD,
+    PAWL_END_BREACH,
+    PAWL_END_GRACE,
+    PAWL_END_LEFT
+};
 /* Its waiting receives end, its process and held leases end as the log has room (pawl_core_pump).
  * For DEAD, messages published below the lane's `taken` count as crashed. The session is gone for
  * the shell. */

@@ -12,6 +12,7 @@
  *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
  *   ends.c     rows of leases by when they end
  *   group.c    several records as one   identity.c  op-ids and outcomes   txn.c  transactions
+ *   left.c     outcomes of those without an op-id, when their session has ended
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
  *   replay.c   records in, start         copy.c  copy-forward
  *   idem.[ch]  idempotent operations
@@ -94,6 +95,8 @@ uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *i
 void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_rec *rec,
                              uint64_t lsn);
 void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct pawl_outcome_rec *out);
+/* Entry of the ledger; 0: none. */
+uint32_t pawl_core_outcome_find(const struct pawl_core *core, const struct pawl_op_id *id);
 /* Ids up to this time are never taken for new. */
 uint64_t pawl_core_horizon_ms(const struct pawl_core *core);
 /* The horizon moved when entries made room: says so in the log. False: no room there; until it is
@@ -101,6 +104,21 @@ uint64_t pawl_core_horizon_ms(const struct pawl_core *core);
 bool pawl_core_horizon_say(struct pawl_core *core);
 bool pawl_core_horizon_copy(struct pawl_core *core);
 int pawl_core_txn_take(struct pawl_take *t);
+
+/* --- left.c: outcomes under ids of lanes ----------------------------------------------------- */
+
+void pawl_core_keep_take(struct pawl_take *t);
+/* Before the SESSION_END: write until it answers true; false: more in another turn, with room. Then
+ * begin, the END of `bytes` (0: the log does not know the session), end; the room that these take
+ * beside the END's. */
+bool pawl_core_left_write(struct pawl_core *core, struct pawl_core_session *s);
+uint64_t pawl_core_left_room(const struct pawl_core_session *s);
+void pawl_core_left_begin(struct pawl_core *core, struct pawl_core_session *s, uint32_t bytes);
+void pawl_core_left_end(struct pawl_core *core, struct pawl_core_session *s);
+/* RESOLVE of such an id: OK, E_INVALID (is none), E_STATE (its session lives, so there can be no
+ * fence). */
+int pawl_core_left_resolve(struct pawl_take *t, const struct pawl_op_id *id, bool fence,
+                           struct pawl_comp_resolved *r);
 
 /* --- home.c: segments ------------------------------------------------------------------------ */
 
@@ -537,7 +555,13 @@ void pawl_core_lane_clear(struct pawl_core *core, struct pawl_core_lane *lane);
 /* What a record in the log says of a window: the answer, a part of it, or only that the command was
  * taken. */
 /* GOES_ON: a piece of a purge, with more to follow; lsn is then its last id. */
-enum pawl_window_use { PAWL_WINDOW_SET, PAWL_WINDOW_ADD, PAWL_WINDOW_TOUCH, PAWL_WINDOW_GOES_ON };
+enum pawl_window_use {
+    PAWL_WINDOW_SET,
+    PAWL_WINDOW_ADD,
+    PAWL_WINDOW_TOUCH,
+    PAWL_WINDOW_GOES_ON,
+    PAWL_WINDOW_ASKED /* was answered with data: asked anew, but that it was done is known */
+};
 void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op, int result,
                             uint64_t value, uint64_t lsn, enum pawl_window_use use);
 /* 0: no memory. bytes <= PAWL_DATA_BYTES_MAX; shrink says how many it became. */

@@ -232,7 +232,7 @@ int pawl_core_idem_replay(struct pawl_core *core, const struct pawl_record_view 
     if (!table)
         return -1;
     pawl_core_window_apply(core, &v->op, PAWL_OK, 0, lsn,
-                           r->flags & PAWL_RECORD_BEGUN ? PAWL_WINDOW_TOUCH : PAWL_WINDOW_SET);
+                           r->flags & PAWL_RECORD_BEGUN ? PAWL_WINDOW_ASKED : PAWL_WINDOW_SET);
     uint32_t n = pawl_core_idem_find(core, r->id, r->id_high);
     if (n && at(core, n)->table != table->number)
         return -1; /* the table is part of the name */

@@ -291,8 +291,9 @@ static void first(struct pawl_take *t, struct pawl_core_queue *table, uint32_t n
     r.state = PAWL_IDEM_IN_PROGRESS;
     r.flags = PAWL_RECORD_BEGUN;
     r.attempts++;
-    (void)pawl_core_idem_write(core, n, &r, at(core, n)->block, &op);
+    uint64_t lsn = pawl_core_idem_write(core, n, &r, at(core, n)->block, &op);
     answer(t, n, PAWL_IDEM_FIRST, 0, block, data);
+    pawl_core_lane_entry(core, t->lane, t->seq)->lsn = lsn;
 }
 
 static void begin(struct pawl_take *t, struct pawl_core_queue *table)

@@ -13,6 +13,7 @@
  * Forgetting: the oldest go after a day, or when the ledger is full. The horizon, the newest id
  * time forgotten, is in the log before they are gone, so an id at or below it is never taken for
  * new. */
+#include "abi/lane_id.h"
 #include "core/core_inner.h"
 
 #define AHEAD_MS 60000u
@@ -34,7 +35,7 @@ static void unhalf(uint64_t n, uint8_t *out)
 
 static uint64_t id_ms(const struct pawl_op_id *id) { return half(id, 0) >> 16; }
 
-static uint32_t find(const struct pawl_core *core, const struct pawl_op_id *id)
+uint32_t pawl_core_outcome_find(const struct pawl_core *core, const struct pawl_op_id *id)
 {
     return pawl_core_ledger_find(core, PAWL_LEDGER_OP, half(id, 8), half(id, 0));
 }
@@ -69,6 +70,7 @@ static bool final(int result)
 static void horizon_moved(struct pawl_core *core, uint64_t lsn)
 {
     core->horizon_said = core->ledger.horizon;
+    core->left_horizon_said = core->ledger.left_horizon;
     if (core->horizon_home.segment == 0)
         core->live += PAWL_OUTCOME_LIVE;
     pawl_core_home_move(core, PAWL_KIND_HORIZON, &core->horizon_home, 1, lsn);
@@ -89,13 +91,21 @@ void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_r
         .result = (int16_t)r->result,
         .kind = PAWL_LEDGER_OP,
     };
-    if (r->horizon_ms) {
+    bool none = new.id == 0 && new.id_high == 0;
+    if (r->horizon_ms || (none && r->value)) {
         l->horizon = pawl_max_u64(l->horizon, r->horizon_ms);
+        if (none)
+            l->left_horizon = pawl_max_u64(l->left_horizon, r->value);
         horizon_moved(core, lsn);
     }
-    if (new.id == 0 && new.id_high == 0)
+    if (none)
         return;
     uint32_t n = pawl_core_ledger_find(core, PAWL_LEDGER_OP, new.id, new.id_high);
+    /* Said again at the end of its session, which may have been begun before a crash, too. */
+    if (n && pawl_ledger_of_lane(&new)) {
+        pawl_core_ledger_remove(core, n);
+        n = 0;
+    }
     if (n == 0)
         n = pawl_core_ledger_insert(core, &new);
     if (n == 0)
@@ -135,7 +145,8 @@ uint64_t pawl_core_horizon_ms(const struct pawl_core *core)
 
 bool pawl_core_horizon_say(struct pawl_core *core)
 {
-    if (core->ledger.horizon == core->horizon_said)
+    if (core->ledger.horizon == core->horizon_said &&
+        core->ledger.left_horizon == core->left_horizon_said)
         return true;
     return pawl_core_horizon_copy(core);
 }
@@ -144,7 +155,8 @@ bool pawl_core_horizon_copy(struct pawl_core *core)
 {
     if (!pawl_core_has_room(core, PAWL_OUTCOME_LIVE))
         return false;
-    const struct pawl_outcome_rec r = { .horizon_ms = core->ledger.horizon };
+    const struct pawl_outcome_rec r = { .horizon_ms = core->ledger.horizon,
+                                        .value = core->ledger.left_horizon };
     uint64_t lsn;
     memcpy(core->port.append(core->port.ctx, PAWL_RECORD_OUTCOME, sizeof r, &lsn), &r, sizeof r);
     horizon_moved(core, lsn);
@@ -252,7 +264,7 @@ int pawl_core_identity_take(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
     uint64_t hash = hash_of(t);
-    uint32_t n = find(core, &t->id);
+    uint32_t n = pawl_core_outcome_find(core, &t->id);
     if (n != 0) {
         repeat(t, n, hash);
         return PAWL_OK;
@@ -303,7 +315,16 @@ void pawl_core_resolve_take(struct pawl_take *t)
         return;
     }
     struct pawl_comp_resolved r = { .state = PAWL_RESOLVED_NEVER_SEEN };
-    uint32_t n = find(core, &c->id);
+    if (pawl_op_id_of_lane(&c->id)) {
+        int result = pawl_core_left_resolve(t, &c->id, (c->flags & PAWL_RESOLVE_FENCE) != 0, &r);
+        r.horizon_wall_ms = pawl_core_horizon_ms(core);
+        if (result == PAWL_OK)
+            resolved(t, &r);
+        else
+            answer(t, result, 0, 0);
+        return;
+    }
+    uint32_t n = pawl_core_outcome_find(core, &c->id);
     int known = n ? PAWL_OK : fresh(core, &c->id);
     if (n) {
         const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);

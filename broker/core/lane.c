@@ -471,7 +471,9 @@ void pawl_core_window_apply(struct pawl_core *core, const struct pawl_op_rec *op
         .value = value + sum,
         .lsn = lsn,
         .result = result,
-        .state = use == PAWL_WINDOW_GOES_ON ? PAWL_WINDOW_NONE : PAWL_WINDOW_DONE,
+        .state = use == PAWL_WINDOW_GOES_ON ? PAWL_WINDOW_NONE
+                 : use == PAWL_WINDOW_ASKED ? PAWL_WINDOW_QUERY
+                                            : PAWL_WINDOW_DONE,
         .flags = use == PAWL_WINDOW_GOES_ON ? PAWL_WINDOW_HALF : 0,
     };
 }

@@ -157,9 +157,12 @@ static bool evict(struct pawl_core *core, enum pawl_ledger_kind kind)
     uint32_t n = kind == PAWL_LEDGER_OP ? oldest(l, kind) : 0;
     if (n == 0)
         return false; /* a key has no time in it: it is never forgotten early */
-    uint64_t made = pawl_ledger_at(l, n)->id_high >> 16; /* ms of a version 7 UUID */
+    const struct pawl_ledger_entry *e = pawl_ledger_at(l, n);
+    if (pawl_ledger_of_lane(e))
+        l->left_horizon = pawl_max_u64(l->left_horizon, e->d + 1ull);
 #ifndef PAWL_BUG_HORIZON_STANDS
-    l->horizon = pawl_max_u64(l->horizon, made);
+    else
+        l->horizon = pawl_max_u64(l->horizon, e->id_high >> 16); /* ms of a version 7 UUID */
 #endif
     l->evicted++;
     pawl_core_ledger_remove(core, n);
@@ -267,11 +270,12 @@ static bool keep_for_wall(struct pawl_core *core, uint32_t n)
 static void over(struct pawl_core *core, uint32_t n)
 {
     const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
-    if (e->kind == PAWL_LEDGER_OP && keep_for_wall(core, n))
+    bool dated = e->kind == PAWL_LEDGER_OP && !pawl_ledger_of_lane(e);
+    if (dated && keep_for_wall(core, n))
         return;
 #ifndef PAWL_BUG_FORGETS_BY_ONE_CLOCK
     /* It may be set back yet: the log says that this one is past, with the next turn. */
-    if (e->kind == PAWL_LEDGER_OP)
+    if (dated)
         core->ledger.horizon = pawl_max_u64(core->ledger.horizon, e->id_high >> 16);
 #endif
 #ifndef PAWL_BUG_WINDOW_ENDS_LIVE_KEY

@@ -19,6 +19,7 @@
  *   OP   `op_retention_ns` after it was accepted, from such a calendar of its own; or before, the
  *        oldest first, where count, log or memory want room: `horizon` is then the newest time (of
  *        ids, ms) that was forgotten.
+ *        Ids of lanes (left.c) have no time in them: `left_horizon`.
  *
  * Names are compared in all 128 bits; the index hashes the low ones under a secret, so that ids
  * that a client makes up cannot be made to meet in one bucket. */
@@ -81,7 +82,8 @@ struct pawl_ledger {
     uint64_t op_max; /* of OP: what the log has room for */
     uint64_t count[PAWL_LEDGER_KINDS];
     uint64_t op_retention_ns;
-    uint64_t horizon; /* ms, as in ids; 0: nothing was forgotten early */
+    uint64_t horizon;      /* ms, as in ids; 0: nothing was forgotten early */
+    uint64_t left_horizon; /* s of pawl time: behind the newest d of an id of a lane so forgotten */
     uint64_t secret;
     struct pawl_ledger_calendar calendars[PAWL_LEDGER_KINDS];
     bool started;
@@ -98,6 +100,12 @@ int pawl_core_ledger_start(struct pawl_core *core);
 static inline struct pawl_ledger_entry *pawl_ledger_at(const struct pawl_ledger *ledger, uint32_t n)
 {
     return pawl_pool_entry(&ledger->pool, n, sizeof(struct pawl_ledger_entry));
+}
+
+/* An OP under the id of a lane: abi/lane_id.h. */
+static inline bool pawl_ledger_of_lane(const struct pawl_ledger_entry *e)
+{
+    return e->kind == PAWL_LEDGER_OP && (e->id_high >> 12 & 15) == 8;
 }
 
 /* 0: none. An entry that is over may still be found: compare c. */

@@ -181,6 +181,9 @@ struct pawl_core_session {
     uint32_t timer;                                   /* of the grace */
     uint32_t ending_next;
     uint32_t lanes_count, waiters_count, watches_count;
+    bool leaves; /* its end: outcomes are being written (left.c), this far */
+    uint32_t left_lane;
+    uint64_t left_seq, left_time;
     uint32_t lanes[PAWL_LANES_MAX]; /* pool numbers */
 };
 
@@ -368,6 +371,7 @@ struct pawl_core {
     struct pawl_core_group group;
     struct pawl_core_operation operation;
     uint64_t horizon_said; /* what of the ledger's horizon is in the log */
+    uint64_t left_horizon_said;
     struct pawl_home horizon_home;
     uint64_t sends, deliveries, acks, refused;
     bool damaged; /* a replay ran out of memory or met what cannot be */

@@ -93,8 +93,9 @@ struct pawl_session_end_rec {
 struct pawl_window_rec {
     uint64_t seq, value, lsn;
     int32_t result;
-    uint32_t flags;
+    uint32_t flags; /* of the answer; PAWL_WINDOW_REC_... */
 };
+#define PAWL_WINDOW_REC_ASKED 256u /* answered with data: asked anew */
 struct pawl_lane_rec {
     uint64_t session;
     uint32_t lane, window;
@@ -322,12 +323,12 @@ struct pawl_sub_rec {
 
 struct pawl_outcome_rec {
     struct pawl_op_rec op; /* session 0: stands beside the record of the effect, or is a copy */
-    struct pawl_op_id id;  /* all zero: only the horizon is said */
-    uint64_t hash;         /* of the command */
-    uint64_t value;
-    uint64_t lsn;        /* 0: of this record; a copy: of the first */
-    uint64_t time;       /* pawl time when it was decided */
-    uint64_t horizon_ms; /* wall time; ids up to it may be forgotten */
+    struct pawl_op_id id;  /* all zero: only the horizons are said */
+    uint64_t hash;         /* of the command; of an id of a lane: its uid */
+    uint64_t value;        /* no id: s of pawl time; ids of lanes left before may be forgotten */
+    uint64_t lsn;          /* 0: of this record; a copy: of the first */
+    uint64_t time;         /* pawl time when it was decided */
+    uint64_t horizon_ms;   /* wall time; ids up to it may be forgotten */
     int32_t result;
     uint32_t reserved;
 };

@@ -85,7 +85,9 @@ static int lane(struct pawl_core *core, const struct pawl_record_view *v, uint64
             .value = w.value,
             .lsn = w.lsn,
             .result = w.result,
-            .state = w.flags & PAWL_WINDOW_HALF ? PAWL_WINDOW_NONE : PAWL_WINDOW_DONE,
+            .state = w.flags & PAWL_WINDOW_REC_ASKED ? PAWL_WINDOW_QUERY
+                     : w.flags & PAWL_WINDOW_HALF    ? PAWL_WINDOW_NONE
+                                                     : PAWL_WINDOW_DONE,
             .flags = (uint8_t)w.flags,
         };
     }

@@ -145,7 +145,7 @@ static void begin_end(struct pawl_core *core, struct pawl_core_session *s, uint8
 {
     s->state = PAWL_SESSION_ENDING;
     s->why = why;
-    s->end_logged = s->home.segment == 0;
+    s->end_logged = s->leaves = false;
     for (uint32_t i = 0; i < PAWL_LANES_MAX; i++) {
         struct pawl_core_lane *lane = s->lanes[i] ? pawl_core_lane_at(core, s->lanes[i]) : NULL;
         if (lane)
@@ -223,19 +223,30 @@ static bool was_taken(const struct pawl_core *core, const struct pawl_core_sessi
     return l->position <= pawl_core_lane_at(core, s->lanes[l->lane])->taken;
 }
 
+/* Outcomes that are open, then the END. False: no room, or more in another turn. */
+static bool say_end(struct pawl_core *core, struct pawl_core_session *s)
+{
+    const struct pawl_session_end_rec r = { s->id, core->now.time, s->why };
+    bool logged = s->home.segment != 0;
+    if (!pawl_core_left_write(core, s))
+        return false;
+    uint64_t room = pawl_core_left_room(s);
+    if (!pawl_core_has_room(core, room + (logged ? sizeof r + PAWL_RECORD_HEAD : 0)))
+        return false;
+    pawl_core_left_begin(core, s, logged ? sizeof r : 0);
+    uint64_t lsn;
+    if (logged)
+        memcpy(pawl_core_append(core, PAWL_RECORD_SESSION_END, sizeof r, &lsn), &r, sizeof r);
+    pawl_core_left_end(core, s);
+    pawl_core_session_end_apply(core, s, r.time);
+    return true;
+}
+
 /* False: no room. */
 static bool give_back(struct pawl_core *core, struct pawl_core_session *s)
 {
-    if (!s->end_logged) {
-        if (!pawl_core_has_room(core, sizeof(struct pawl_session_end_rec) + PAWL_RECORD_HEAD))
-            return false;
-        const struct pawl_session_end_rec r = { s->id, core->now.time, s->why };
-        uint64_t lsn;
-        memcpy(pawl_core_append(core, PAWL_RECORD_SESSION_END, sizeof r, &lsn), &r, sizeof r);
-        pawl_core_session_end_apply(core, s, r.time);
-    } else if (s->home.segment == 0) {
-        pawl_core_session_end_apply(core, s, core->now.time);
-    }
+    if (!s->end_logged && !say_end(core, s))
+        return false;
     while (s->leases_first) {
         if (!pawl_core_has_room(core, PAWL_BACK_ROOM))
             return false;

@@ -102,7 +102,9 @@ static uint64_t digest_entry(const struct pawl_core *core, const struct pawl_led
         return 0; /* may be forgotten at any time */
     uint64_t id, id_high;
     pawl_core_ledger_name(core, e, &id, &id_high);
-    if (e->kind == PAWL_LEDGER_OP && id_high >> 16 <= core->horizon_said)
+    bool of_lane = pawl_ledger_of_lane(e);
+    if (e->kind == PAWL_LEDGER_OP &&
+        (of_lane ? e->d < core->left_horizon_said : id_high >> 16 <= core->horizon_said))
         return 0; /* forgotten for want of room, or not; the log may know it still */
     const uint64_t words[] = {
         id, id_high, e->a, e->b, e->c, q ? q->id : e->d, key ? state : (uint64_t)e->result, e->kind
@@ -112,7 +114,7 @@ static uint64_t digest_entry(const struct pawl_core *core, const struct pawl_led
 
 uint64_t pawl_core_digest(const struct pawl_core *core)
 {
-    uint64_t sum = core->horizon_said;
+    uint64_t sum = core->horizon_said + core->left_horizon_said;
     for (uint32_t n = 1; n < core->messages.never_used; n++) {
         const struct pawl_core_message *m = pawl_core_message_at(core, n);
         if (m->state == PAWL_STATE_NONE)

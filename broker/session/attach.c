@@ -383,9 +383,10 @@ bool pawl_attach_packet(struct pawl_session *session, const void *packet, size_t
             return take_close(session, packet);
         break;
     case PAWL_ATTACH_BYE:
-        if (bytes == sizeof(struct pawl_attach_bye))
-            return false; /* a clean end */
-        break;
+        if (bytes != sizeof(struct pawl_attach_bye))
+            break;
+        session->left = ((const struct pawl_attach_bye *)packet)->flags & PAWL_BYE_LEFT;
+        return false; /* a clean end */
     default:
         break;
     }

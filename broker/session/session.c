@@ -212,7 +212,7 @@ static bool serve_socket(struct pawl_session *session)
             if (session->doom != 0)
                 return true;
             discard(session->fd);
-            end(session, PAWL_END_CLOSED, 0);
+            end(session, session->left ? PAWL_END_LEFT : PAWL_END_CLOSED, 0);
             return false;
         }
     }

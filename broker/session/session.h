@@ -57,6 +57,7 @@ struct pawl_session {
     uint32_t lane_count;
     enum pawl_session_state state;
     uint64_t deadline; /* boot clock; GREETING and LINGERING */
+    bool left;         /* PAWL_BYE_LEFT */
     int32_t doom;      /* PAWL_E_ code that it is to be closed with; 0: none */
     const char *why;   /* for the line about it; a literal */
     bool readable, exited;

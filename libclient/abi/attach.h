@@ -115,8 +115,9 @@ struct pawl_attach_watch_ok {
 };
 struct pawl_attach_bye {
     uint32_t type;
-    uint32_t reserved;
+    uint32_t flags; /* PAWL_BYE_... */
 };
+#define PAWL_BYE_LEFT 1u /* calls are open whose outcome the program never had */
 
 _Static_assert(sizeof(struct pawl_attach_hello) == 128, "layout");
 _Static_assert(sizeof(struct pawl_attach_welcome) == 408, "layout");

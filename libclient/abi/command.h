@@ -58,6 +58,10 @@ enum pawl_cmd_type {
     PAWL_CMD_IDEM = 31,       /* struct pawl_cmd_idem */
     PAWL_CMD_QUERY = 32,      /* struct pawl_cmd_query; data = struct pawl_query_data + items */
     PAWL_CMD_WAIT = 33,       /* struct pawl_cmd_wait; data = struct pawl_record; value = state */
+    PAWL_CMD_KEEP =
+        34, /* struct pawl_cmd_one: value = seq of a command of this lane that is
+               answered and open still: its caller was told "unknown", so its outcome is
+               to be remembered under its id (lane_id.h). OK_MISSING: it has left none */
     PAWL_CMD_TYPES
 };
 

@@ -90,6 +90,7 @@ static const uint64_t facts[] = {
     PAWL_CMD_IDEM,
     PAWL_CMD_QUERY,
     PAWL_CMD_WAIT,
+    PAWL_CMD_KEEP,
     PAWL_CMD_RESUBMIT,
     PAWL_CMD_IDENTIFIED,
     PAWL_SEND_TIMES,

@@ -128,9 +128,15 @@ static void begin_anew(struct pawl *lane)
 {
     const struct pawl_session *s = lane->session;
     /* A lane that missed an incarnation knows of the last one only. */
+    if (lane->last_ticket && lane->last_ticket != lane->last_given) {
+        pawl_op_id_of(lane, lane->last_ticket, &lane->last_id);
+        lane->last_given = lane->last_ticket;
+    }
     bool nothing_done = s->unrecorded && lane->incarnation + 1 == s->incarnation;
     for (uint64_t t = lane->oldest; t != lane->next && t < lane->published; t++) {
         struct pawl_op *op = &lane->ops[t & lane->op_mask];
+        if (op->state == PAWL_OP_KEEP || op->state == PAWL_OP_KEPT)
+            op->state = PAWL_OP_FREE; /* who kept it does not know us */
         if (op->state != PAWL_OP_OPEN || may_ask_again(lane, op) ||
             (nothing_done && op->type != PAWL_CMD_STOP))
             continue;
@@ -141,7 +147,7 @@ static void begin_anew(struct pawl *lane)
         pawl_queue_doubt(lane);
     lane->number = PAWL_LANE_NEW;
     lane->grant_durable = lane->grant_relaxed = 0;
-    lane->base = lane->oldest - 1;
+    pawl_op_oldest(lane);
     lane->incarnation = s->incarnation;
 }
 
@@ -185,8 +191,10 @@ static bool copy_open(struct pawl *lane, const uint8_t *from, uint64_t from_size
         struct pawl_op *op = &lane->ops[t & lane->op_mask];
         if (op->state == PAWL_OP_OPEN && is_idle_request(op))
             (void)pawl_op_answer(lane, t, PAWL_E_BROKER_DOWN, 0, 0, 0);
-        if (op->state != PAWL_OP_OPEN)
+        if (op->state != PAWL_OP_OPEN) {
+            op->position = to->tail;
             continue;
+        }
         uint64_t position = to->tail;
         struct pawl_cmd *head = pawl_ring_claim(to, op->bytes);
         if (!head)
@@ -267,6 +275,9 @@ static int bind_locked(struct pawl *lane, uint32_t sub_bytes, uint32_t comp_byte
         return rc;
     if (lane->incarnation != s->incarnation)
         begin_anew(lane);
+    /* A number that another lane of ours had goes on above it: an id is for one operation. */
+    if (lane->number == PAWL_LANE_NEW)
+        lane->base = lane->oldest - 1 - s->seq_floor;
     struct pawl_attach_lane ask = { .type = PAWL_ATTACH_LANE,
                                     .lane = lane->number,
                                     .sub_bytes = sub_bytes,
@@ -318,6 +329,7 @@ static int bind_locked(struct pawl *lane, uint32_t sub_bytes, uint32_t comp_byte
         goto close_fds;
     }
     lane->number = ok.lane;
+    lane->session_id = s->id;
     lane->sub_bytes = sub_bytes;
     lane->comp_bytes = comp_bytes;
     take_over(lane, m, sub, fds[2]);

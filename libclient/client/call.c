@@ -45,6 +45,8 @@ int pawl_call_enter_change(struct pawl *lane)
     if (rc == PAWL_OK)
         lane->id_used = lane->identified;
 #endif
+    if (rc == PAWL_OK)
+        lane->last_ticket = 0;
     return rc;
 }
 

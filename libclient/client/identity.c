@@ -80,6 +80,31 @@ int pawl_op_id_next(struct pawl *lane, const struct pawl_op_id *id)
     return pawl_call_leave(lane, PAWL_OK);
 }
 
+int pawl_last_id(const struct pawl *lane, struct pawl_op_id *out)
+{
+    if (!lane || !out)
+        return PAWL_E_INVALID;
+    if (lane->last_ticket == 0)
+        return PAWL_OK_MISSING;
+    pawl_op_id_of(lane, lane->last_ticket, out);
+    return PAWL_OK;
+}
+
+int pawl_ticket_id(struct pawl *lane, pawl_ticket ticket, struct pawl_op_id *out)
+{
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    bool there = ticket < lane->next && ticket - lane->base <= lane->next - lane->base;
+    if (!out)
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "out is NULL: it gets the id");
+    else if (ticket == 0 || !there || ticket == lane->base)
+        rc = PAWL_OK_MISSING;
+    else
+        pawl_op_id_of(lane, ticket, out);
+    return pawl_call_leave(lane, rc);
+}
+
 int pawl_identity_refuse(struct pawl *lane)
 {
     lane->id_used = true; /* it is not kept for another call */
@@ -106,7 +131,13 @@ static int resolve(struct pawl *lane, const struct pawl_op_id *id, uint32_t flag
     c->id = *id;
     c->flags = flags;
     c->reserved = 0;
-    rc = pawl_op_result(lane, until, NULL);
+    rc = pawl_op_finish(lane, until);
+    if (rc == PAWL_OK && lane->one.result == PAWL_E_STATE)
+        return pawl_call_refuse(lane, PAWL_E_STATE,
+                                "not seen so far, and its process may still submit it: only when "
+                                "that has ended is there an end to it");
+    if (rc == PAWL_OK)
+        rc = pawl_call_answered(lane, lane->one.result, lane->one.value, NULL);
     if (rc < 0)
         return rc;
     if (lane->data_bytes != sizeof r)

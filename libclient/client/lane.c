@@ -210,6 +210,7 @@ static void close_one(struct pawl *lane, struct pawl_session *session)
     }
     if (!pawl_session_lock(session, pawl_add_sat(now, lane->timeout_ns)))
         return;
+    session->seq_floor = pawl_max_u64(session->seq_floor, lane->next - lane->base);
     if (lane->attached && lane->attachment == session->attachment && session->socket >= 0) {
         struct pawl_attach_watch c = { .type = PAWL_ATTACH_CLOSE, .lane = lane->number };
         if (send(session->socket, &c, sizeof c, MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof c)
@@ -232,6 +233,8 @@ void pawl_close(struct pawl *lane)
      * own first: no harm. Our reference keeps the session until the lane is gone. */
     if (!forked && pawl_load_seq_u32(&session->references) > 1)
         close_one(lane, session);
+    if (!forked && pawl_op_left(lane))
+        (void)pawl_swap_u32(&session->left, 1);
     pawl_lane_destroy(lane, !forked);
     if (pawl_add_seq_u32(&session->references, UINT32_MAX) == 0)
         pawl_session_destroy(session, !forked);

@@ -45,11 +45,18 @@
 #define PAWL_REF_BUCKETS 1024u
 #define PAWL_REFS_MAX 4096u /* remembered queues; beyond, those not in use are forgotten */
 
-enum pawl_op_state { PAWL_OP_FREE, PAWL_OP_OPEN };
+enum pawl_op_state {
+    PAWL_OP_FREE,
+    PAWL_OP_OPEN,
+    PAWL_OP_KEEP, /* answered after its caller was told "unknown": to be kept by the broker (KEEP)
+                   */
+    PAWL_OP_KEPT  /* that is under way; till then the window must not forget it */
+};
 enum pawl_op_kind {
     PAWL_OP_PLAIN,  /* a call waits for it: its answer goes into lane->row */
     PAWL_OP_TICKET, /* its answer goes into the row of answers to be collected */
-    PAWL_OP_ORPHAN  /* nobody waits any more, or ever did: its answer is dropped */
+    PAWL_OP_ORPHAN, /* nobody waits any more, or ever did: its answer is dropped */
+    PAWL_OP_UNKNOWN /* the same of what changes something: its caller was told "unknown" */
 };
 
 struct pawl_op {
@@ -59,7 +66,7 @@ struct pawl_op {
     uint32_t answer;   /* TICKET, answered: index in `answers` */
     uint16_t type;
     uint8_t state, kind;
-    uint32_t reserved;
+    uint32_t keeps; /* KEEP: how far behind it is what it keeps */
 };
 
 /* The answer of a plain command. */
@@ -141,6 +148,11 @@ struct pawl {
     uint64_t row_first;
     uint32_t row_count;
     struct pawl_row one;
+    uint32_t keeps;       /* ops in state KEEP */
+    uint64_t last_ticket; /* of the running call's last command that changes something; 0: none */
+    uint64_t last_given;  /* if it has this ticket its id is `last_id` */
+    struct pawl_op_id last_id;
+    uint64_t session_id;    /* of the present base */
     struct pawl_op_id id;   /* of the next command that changes something */
     bool identified;        /* there is one */
     bool id_used;           /* by the running call, which may have to try twice */
@@ -254,6 +266,12 @@ void pawl_op_single(struct pawl *lane);
 int pawl_op_result(struct pawl *lane, uint64_t until, const char *subject);
 /* A command whose answer nobody awaits, if there is room for it at once; else NULL. */
 void *pawl_op_claim_orphan(struct pawl *lane, uint16_t type, uint32_t bytes);
+/* The id of a command of this lane (abi/lane_id.h). */
+void pawl_op_id_of(const struct pawl *lane, uint64_t ticket, struct pawl_op_id *out);
+/* The oldest open command is behind those that are done with. */
+void pawl_op_oldest(struct pawl *lane);
+/* Something changes, or has perhaps, and its caller does not know. */
+bool pawl_op_left(struct pawl *lane);
 /* All open plain commands become orphans. */
 void pawl_op_forsake(struct pawl *lane);
 /* Marks a command answered; called by drain and by bind. False: no such command is open. */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "abi/lane_id.h"
 #include "base/clock.h"
 #include "client/lane.h"
 
@@ -29,6 +30,35 @@ uint64_t pawl_now_coarse(struct pawl *lane)
 static struct pawl_op *op_at(struct pawl *lane, uint64_t ticket)
 {
     return &lane->ops[ticket & lane->op_mask];
+}
+
+void pawl_op_oldest(struct pawl *lane)
+{
+    while (lane->oldest != lane->next && op_at(lane, lane->oldest)->state == PAWL_OP_FREE)
+        lane->oldest++;
+}
+
+void pawl_op_id_of(const struct pawl *lane, uint64_t ticket, struct pawl_op_id *out)
+{
+    const struct pawl_lane_id id = {
+        .session = lane->session_id,
+        .seq = ticket - lane->base,
+        .lane = lane->number,
+    };
+    if (ticket == lane->last_given)
+        *out = lane->last_id;
+    else
+        pawl_lane_id_pack(&id, out);
+}
+
+bool pawl_op_left(struct pawl *lane)
+{
+    for (uint64_t t = lane->oldest; t != lane->next; t++) {
+        const struct pawl_op *op = op_at(lane, t);
+        if (op->state != PAWL_OP_FREE && pawl_cmd_identifiable(op->type))
+            return true;
+    }
+    return false;
 }
 
 bool pawl_op_reclaim(struct pawl *lane)
@@ -97,9 +127,29 @@ static int make_room(struct pawl *lane, uint32_t bytes, uint64_t until)
     return pawl_lane_wait(lane, no_room, bytes, until);
 }
 
+/* Told "unknown", answered since: its id must resolve when the window has forgotten it. Where there
+ * is no room for that it is let go. */
+static void keep_outcomes(struct pawl *lane)
+{
+    lane->keeps = 0;
+    for (uint64_t t = lane->oldest; t != lane->next; t++) {
+        if (op_at(lane, t)->state != PAWL_OP_KEEP)
+            continue;
+        struct pawl_cmd_one *c = pawl_op_claim_orphan(lane, PAWL_CMD_KEEP, sizeof *c);
+        op_at(lane, t)->state = c ? PAWL_OP_KEPT : PAWL_OP_FREE;
+        if (!c)
+            continue;
+        c->value = t - lane->base;
+        op_at(lane, lane->next - 1)->keeps = (uint32_t)(lane->next - 1 - t);
+    }
+    pawl_op_oldest(lane);
+}
+
 void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_op_kind kind,
                     uint64_t until, int *result)
 {
+    if (PAWL_UNLIKELY(lane->keeps != 0) && kind == PAWL_OP_TICKET)
+        keep_outcomes(lane);
     bytes = (uint32_t)pawl_align_up(bytes, PAWL_RECORD_ALIGN);
     bool identified =
         PAWL_UNLIKELY(lane->identified) && kind == PAWL_OP_PLAIN && pawl_cmd_identifiable(type);
@@ -134,6 +184,8 @@ void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_
     op->state = PAWL_OP_OPEN;
     op->kind = (uint8_t)kind;
     lane->plain_open += kind == PAWL_OP_PLAIN;
+    if (kind == PAWL_OP_PLAIN && pawl_cmd_identifiable(type))
+        lane->last_ticket = ticket;
     lane->tickets_open += kind == PAWL_OP_TICKET;
     head->bytes = bytes;
     head->type = type;
@@ -141,6 +193,8 @@ void *pawl_op_claim(struct pawl *lane, uint16_t type, uint32_t bytes, enum pawl_
     if (PAWL_UNLIKELY(identified)) {
         memcpy((uint8_t *)head + bytes - sizeof lane->id, &lane->id, sizeof lane->id);
         lane->id_used = true;
+        lane->last_given = ticket;
+        lane->last_id = lane->id;
     }
     head->seq = ticket - lane->base;
     head->deadline = until == UINT64_MAX ? 0 : until + (uint64_t)lane->clock_shift;
@@ -166,7 +220,17 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
     if (PAWL_UNLIKELY(op->ticket != ticket || op->state != PAWL_OP_OPEN))
         return false;
     op->state = PAWL_OP_FREE;
-    if (op->kind == PAWL_OP_TICKET) {
+    if (PAWL_UNLIKELY(op->kind == PAWL_OP_UNKNOWN)) {
+        bool told = result != PAWL_E_OUTCOME_UNKNOWN && result != PAWL_E_BROKER_DOWN;
+        if (told && lane->next - lane->oldest <= lane->window / 2) {
+            op->state = PAWL_OP_KEEP;
+            lane->keeps++;
+        }
+    } else if (PAWL_UNLIKELY(op->type == PAWL_CMD_KEEP)) {
+        struct pawl_op *kept = op_at(lane, ticket - op->keeps);
+        if (kept->state == PAWL_OP_KEPT)
+            kept->state = PAWL_OP_FREE;
+    } else if (op->kind == PAWL_OP_TICKET) {
         struct pawl_answer *a = &lane->answers[lane->answer_tail & lane->answer_mask];
         op->answer = (uint32_t)(lane->answer_tail & lane->answer_mask);
         a->ticket = ticket;
@@ -187,13 +251,14 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
                 (struct pawl_row){ .value = value, .lsn = lsn, .result = result, .state = state };
         lane->plain_open--;
     }
-    while (lane->oldest != lane->next && op_at(lane, lane->oldest)->state == PAWL_OP_FREE)
-        lane->oldest++;
+    pawl_op_oldest(lane);
     return true;
 }
 
 void pawl_op_rows(struct pawl *lane, struct pawl_row *rows, uint32_t count)
 {
+    if (PAWL_UNLIKELY(lane->keeps != 0))
+        keep_outcomes(lane); /* now: the rows are for the tickets that come next */
     lane->rows = rows;
     lane->row_first = lane->next;
     lane->row_count = count;
@@ -210,7 +275,7 @@ void pawl_op_forsake(struct pawl *lane)
     for (uint64_t t = lane->oldest; lane->plain_open && t != lane->next; t++) {
         struct pawl_op *op = op_at(lane, t);
         if (op->state == PAWL_OP_OPEN && op->kind == PAWL_OP_PLAIN) {
-            op->kind = PAWL_OP_ORPHAN;
+            op->kind = pawl_cmd_identifiable(op->type) ? PAWL_OP_UNKNOWN : PAWL_OP_ORPHAN;
             lane->plain_open--;
         }
     }

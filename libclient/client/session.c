@@ -178,7 +178,9 @@ int pawl_session_create(const struct pawl_options *options, struct pawl_session 
 void pawl_session_destroy(struct pawl_session *session, bool say_bye)
 {
     if (session->socket >= 0) {
-        struct pawl_attach_bye bye = { .type = PAWL_ATTACH_BYE };
+        struct pawl_attach_bye bye = { .type = PAWL_ATTACH_BYE,
+                                       .flags =
+                                           pawl_load_seq_u32(&session->left) ? PAWL_BYE_LEFT : 0 };
         /* Best effort: without it the broker sees the end of the socket. */
         if (say_bye)
             (void)send(session->socket, &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);

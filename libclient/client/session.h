@@ -32,8 +32,10 @@ struct pawl_session {
     uint32_t
         resumes;  /* HELLOs that named the session, answered or not: each fences what was before */
     bool resumed; /* some broker has known it after another one: so it was in a log */
-    bool unrecorded; /* the one before the present incarnation never was, nor anything of it */
-    bool same_log;   /* the one before was with this very log */
+    bool unrecorded;    /* the one before the present incarnation never was, nor anything of it */
+    bool same_log;      /* the one before was with this very log */
+    uint32_t left;      /* 1: a lane was closed with calls whose outcome its program never had */
+    uint64_t seq_floor; /* highest seq of lanes that were closed */
     uint8_t log_id[16];
     uint64_t id, epoch, broker_epoch;
     uint8_t secret[16];

@@ -766,6 +766,8 @@ PAWL_API PAWL_CHECK int pawl_idem_get(struct pawl *lane, const char *scope, cons
 /* A hash of 64 bits (XXH3) for param_hash. Pure, the same in every process and version. */
 PAWL_API uint64_t pawl_idem_hash(const void *parameters, size_t bytes);
 
+typedef uint64_t pawl_ticket; /* of a submitted call, see below */
+
 /* --- operation ids --------------------------------------------------------------------------- */
 
 /* A number for one operation, made and stored by its caller before the operation is sent, so that
@@ -794,8 +796,20 @@ PAWL_API PAWL_CHECK int pawl_op_id_parse(const char *text, struct pawl_op_id *ou
  * E_INVALID. Older than what is kept: E_FORGOTTEN. */
 PAWL_API PAWL_CHECK int pawl_op_id_next(struct pawl *lane, const struct pawl_op_id *id);
 
+/* The id of the last command of the last call of this lane that changes something: the one that its
+ * caller gave, or else the one that the library made, in the form of a UUID version 8. For whoever
+ * is told "unknown", to be asked about with pawl_resolve(), by this process or another one of the
+ * same user. OK_MISSING: that call submitted nothing. */
+PAWL_API PAWL_CHECK int pawl_last_id(const struct pawl *lane, struct pawl_op_id *out);
+/* The same of a submitted call. It may be written down before pawl_flush() lets the broker see the
+ * call. OK_MISSING: the lane has no such ticket, or its session is a new one since. */
+PAWL_API PAWL_CHECK int pawl_ticket_id(struct pawl *lane, pawl_ticket ticket,
+                                       struct pawl_op_id *out);
+
 enum pawl_resolved_state {
-    PAWL_RESOLVED_NEVER_SEEN, /* with FENCE: and never will be; without: so far */
+    /* With FENCE: and never will be; without: so far. The id of a library whose session is over: it
+     * did nothing (it never came, or was refused without a trace), and never will. */
+    PAWL_RESOLVED_NEVER_SEEN,
     PAWL_RESOLVED_COMMITTED,
     PAWL_RESOLVED_ABORTED,  /* refused for good: result */
     PAWL_RESOLVED_FORGOTTEN /* not newer than the horizon: it may have been done */
@@ -815,7 +829,15 @@ struct pawl_resolved {
 #define PAWL_RESOLVE_FENCE \
     1u /* not seen: from now on it is refused, E_OP_FENCED; durable on return */
 /* What became of the operation. OK and *out, always of durable state. Any process may ask: who
- * knows the id may know the outcome. */
+ * knows the id may know the outcome.
+ *
+ * An id that the library made (pawl_last_id()): asked by the same user or the broker's, for others
+ * it is FORGOTTEN. While its session lives it resolves as long as it or an earlier call of its lane
+ * is open; a fence is E_STATE if it was not seen, since only its own process could keep it from
+ * coming. For 24 hours (or as many as ids of callers are kept) resolve those whose caller was told
+ * "unknown", and all that were open when their session ended, by death, by time, or by a
+ * pawl_close() that left them open. All other ids of ended sessions are FORGOTTEN; so are these
+ * where the log or the memory was full. */
 PAWL_API PAWL_CHECK int pawl_resolve(struct pawl *lane, const struct pawl_op_id *id, uint32_t flags,
                                      struct pawl_resolved *out);
 
@@ -916,8 +938,6 @@ PAWL_API PAWL_CHECK int pawl_txn_run(struct pawl *lane, pawl_txn_fn fn, void *ct
 /* A submitted call; its number is unique in the lane. At most `window` may be open: one more waits
  * for room inside submit. Nothing is visible to the broker before pawl_flush(), pawl_wait(),
  * pawl_poll() or any plain call, so that many can share one publish. */
-typedef uint64_t pawl_ticket;
-
 struct pawl_answer {
     pawl_ticket ticket;
     int32_t result;

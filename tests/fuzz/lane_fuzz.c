@@ -216,6 +216,7 @@ static void fill(struct pawl_cmd *head, uint32_t bytes)
         break;
     }
     case PAWL_CMD_STOP:
+    case PAWL_CMD_KEEP:
         ((struct pawl_cmd_one *)head)->value = hostile.seq - number(1) % 16;
         break;
     default:
@@ -255,11 +256,12 @@ static void command(bool spoiled)
         [PAWL_CMD_IDEM] = sizeof(struct pawl_cmd_idem) + 8,
         [PAWL_CMD_QUERY] = sizeof(struct pawl_cmd_query) + 8,
         [PAWL_CMD_WAIT] = sizeof(struct pawl_cmd_wait),
+        [PAWL_CMD_KEEP] = sizeof(struct pawl_cmd_one),
     };
     static const uint8_t often[] = { PAWL_CMD_SEND,      PAWL_CMD_SEND,    PAWL_CMD_RECEIVE,
                                      PAWL_CMD_SUBSCRIBE, PAWL_CMD_ACK,     PAWL_CMD_NACK,
                                      PAWL_CMD_STATE,     PAWL_CMD_RESERVE, PAWL_CMD_IDEM,
-                                     PAWL_CMD_QUERY,     PAWL_CMD_WAIT };
+                                     PAWL_CMD_QUERY,     PAWL_CMD_WAIT,    PAWL_CMD_KEEP };
     uint64_t choice = number(1);
     uint16_t type =
         choice < 192 ? often[choice % sizeof often] : (uint16_t)(choice % PAWL_CMD_TYPES);
