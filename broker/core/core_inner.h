@@ -91,7 +91,7 @@ void pawl_core_resolve_take(struct pawl_take *t);
 /* Writes an outcome, as the end of the open group if there is one, and applies it. id NULL: it only
  * tells the window what the whole was answered. Returns its lsn. */
 uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *id, uint64_t hash,
-                                 int result, uint64_t value);
+                                 int result, uint64_t value, uint32_t detail);
 void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_rec *rec,
                              uint64_t lsn);
 void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct pawl_outcome_rec *out);

@@ -85,11 +85,12 @@ void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_r
         .id = half(&r->id, 8),
         .id_high = half(&r->id, 0),
         .a = r->value,
-        .b = r->hash,
+        .b = (r->hash & PAWL_OUTCOME_HASH) | (uint16_t)r->detail,
         .c = r->lsn ? r->lsn : lsn,
         .d = (uint32_t)(r->time / PAWL_NS_S),
         .result = (int16_t)r->result,
         .kind = PAWL_LEDGER_OP,
+        .flags = r->detail & PAWL_OUTCOME_STEP ? PAWL_LEDGER_STEP : 0,
     };
     bool none = new.id == 0 && new.id_high == 0;
     if (r->horizon_ms || (none && r->value)) {
@@ -118,7 +119,8 @@ void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct paw
 {
     const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
     *out = (struct pawl_outcome_rec){
-        .hash = e->b,
+        .hash = e->b & PAWL_OUTCOME_HASH,
+        .detail = (uint16_t)e->b | (e->flags & PAWL_LEDGER_STEP ? PAWL_OUTCOME_STEP : 0),
         .value = e->a,
         .lsn = e->c,
         .time = e->d * PAWL_NS_S,
@@ -171,6 +173,12 @@ static void answer(struct pawl_take *t, int result, uint64_t value, uint64_t lsn
                           0);
 }
 
+/* Of a transaction refused the answer names its step, and in `lsn` what that found. */
+static bool names_step(const struct pawl_take *t, int result)
+{
+    return t->type == PAWL_CMD_TXN && result < 0;
+}
+
 /* Everything but its deadline and its seq, under the directory's secret. The client may change it
  * while we look: then he has cheated himself. */
 static uint64_t hash_of(const struct pawl_take *t)
@@ -184,13 +192,19 @@ static uint64_t hash_of(const struct pawl_take *t)
 static void repeat(struct pawl_take *t, uint32_t n, uint64_t hash)
 {
     const struct pawl_ledger_entry *e = pawl_ledger_at(&t->core->ledger, n);
+    uint16_t detail = (uint16_t)e->b;
+    int result = e->result == PAWL_OK ? PAWL_OK_DUPLICATE : e->result;
     if (e->result == PAWL_E_OP_FENCED)
         answer(t, PAWL_E_OP_FENCED, 0, e->c);
-    else if (e->b != hash)
+    else if ((e->b ^ hash) & PAWL_OUTCOME_HASH)
         answer(t, PAWL_E_OPID_MISMATCH, 0, 0);
+#ifndef PAWL_BUG_REPEAT_WITHOUT_FOUND
+    else if (e->flags & PAWL_LEDGER_STEP)
+        answer(t, result, detail, e->a);
+#endif
     else
-        answer(t, e->result == PAWL_OK ? PAWL_OK_DUPLICATE : e->result, e->a,
-               e->result >= 0 ? e->c : 0);
+        pawl_core_lane_answer(t->core, t->lane, t->seq, result, e->a, e->result >= 0 ? e->c : 0,
+                              pawl_core_appended(t->core), (uint8_t)detail);
 }
 
 /* May an id that is not in the ledger be taken for new? */
@@ -215,7 +229,7 @@ static bool ready(struct pawl_core *core)
 
 /* The record of an outcome, into the open group if there is one. Returns its lsn. */
 uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *id, uint64_t hash,
-                                 int result, uint64_t value)
+                                 int result, uint64_t value, uint32_t detail)
 {
     struct pawl_core *core = t->core;
     struct pawl_outcome_rec r = {
@@ -223,6 +237,7 @@ uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *i
         .value = value,
         .time = core->now.time,
         .result = result,
+        .detail = detail,
     };
     if (id)
         r.id = *id;
@@ -247,9 +262,11 @@ static void finish(struct pawl_take *t, uint64_t hash)
     const struct pawl_core_operation *op = &core->operation;
     uint64_t lsn = op->lsn;
     if (core->group.open || final(op->result)) {
-        uint64_t own = pawl_core_outcome_group(t, &t->id, hash, op->result, op->value);
-        /* Of a transaction refused it is what its step met, which may be 0. */
-        if (lsn == 0 && (op->result >= 0 || t->type != PAWL_CMD_TXN))
+        bool step = names_step(t, op->result);
+        uint64_t own =
+            pawl_core_outcome_group(t, &t->id, hash, op->result, step ? lsn : op->value,
+                                    step ? PAWL_OUTCOME_STEP | (uint32_t)op->value : op->flags);
+        if (lsn == 0 && !step)
             lsn = own;
     }
     core->group.wanted = false;
@@ -329,7 +346,7 @@ void pawl_core_resolve_take(struct pawl_take *t)
     if (n) {
         const struct pawl_ledger_entry *e = pawl_ledger_at(&core->ledger, n);
         r.result = e->result;
-        r.value = e->a;
+        r.value = e->flags & PAWL_LEDGER_STEP ? (uint16_t)e->b : e->a;
         r.lsn = e->c;
         if (e->result != PAWL_E_OP_FENCED)
             r.state = e->result >= 0 ? PAWL_RESOLVED_COMMITTED : PAWL_RESOLVED_ABORTED;
@@ -345,7 +362,7 @@ void pawl_core_resolve_take(struct pawl_take *t)
         }
         /* From now on it is refused: said in the log before the asker hears of it. */
 #ifndef PAWL_BUG_FENCE_UNSAID
-        (void)pawl_core_outcome_group(t, &c->id, 0, PAWL_E_OP_FENCED, 0);
+        (void)pawl_core_outcome_group(t, &c->id, 0, PAWL_E_OP_FENCED, 0, 0);
 #endif
         r.result = PAWL_E_OP_FENCED;
     }

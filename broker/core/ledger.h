@@ -9,8 +9,10 @@
  *   kind  id, id_high               a           b          c         d          result
  *   KEY   hash of queue and key     message id  body hash  its end   queue      last state; NONE:
  *                                                                    (pool)     the message lives
- *   OP    the op-id                 value       its hash   lsn       seconds    result
+ *   OP    the op-id                 value       its hash*  lsn       seconds    result
  *                                                                    accepted
+ *
+ *   * its lowest 16 bits are those of pawl_outcome_rec.detail
  *
  * When an entry goes:
  *   KEY  at its end (pawl time), which the clock alone decides: whoever finds one compares c. What
@@ -53,6 +55,7 @@ struct pawl_ledger_entry {
     uint8_t flags; /* PAWL_LEDGER_LISTED, and from 2 on the kind's own */
 };
 #define PAWL_LEDGER_LISTED 1u
+#define PAWL_LEDGER_STEP 4u /* OP: a transaction refused */
 #define PAWL_LEDGER_KEPT 2u /* OP: beyond its day, for a wall clock that was set back */
 
 _Static_assert(sizeof(struct pawl_ledger_entry) == 72, "ten million of them are normal");

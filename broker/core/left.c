@@ -11,9 +11,9 @@
  *             has no entry has done nothing
  *
  *   entry  id                    a (value)  b (hash)  c (lsn)     result
- *   one    session, lane, seq    its value  uid       its lsn     its result; E_OUTCOME_UNKNOWN: it
+ *   one    session, lane, seq    its value  uid << 16 its lsn     its result; E_OUTCOME_UNKNOWN: it
  *                                                                 was a question, or goes on
- *   line   session, lane, max    seq_max    uid       oldest      OK
+ *   line   session, lane, max    seq_max    uid << 16 oldest      OK
  *
  * A refusal that wrote no record is no outcome here: it has done nothing, and so says the line.
  *
@@ -41,7 +41,7 @@ static struct pawl_outcome_rec outcome(const struct pawl_core_session *s, uint32
                                        uint64_t seq, uint64_t time, int result, uint64_t value)
 {
     struct pawl_outcome_rec r = {
-        .hash = s->peer.uid,
+        .hash = (uint64_t)s->peer.uid << 16,
         .value = value,
         .time = time,
         .result = result,
@@ -291,13 +291,13 @@ int pawl_core_left_resolve(struct pawl_take *t, const struct pawl_op_id *op, boo
         return PAWL_E_INVALID;
     r->state = PAWL_RESOLVED_FORGOTTEN;
     const struct pawl_ledger_entry *e = entry_of(core, &id, id.seq);
-    if (e && may_know(t, e->b)) {
+    if (e && may_know(t, e->b >> 16)) {
         resolve_entry(e, r);
         return PAWL_OK;
     }
     const struct pawl_ledger_entry *line = entry_of(core, &id, PAWL_LANE_SEQ_MAX);
     if (line) {
-        if (may_know(t, line->b))
+        if (may_know(t, line->b >> 16))
             r->state = by_line(core, line, id.seq);
         return PAWL_OK;
     }

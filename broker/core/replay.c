@@ -397,8 +397,12 @@ int pawl_core_replay(struct pawl_core *core, uint64_t lsn, uint16_t type, const 
         rc = group(core, &v, lsn);
         break;
     case PAWL_RECORD_OUTCOME:
-        pawl_core_window_apply(core, &v.op, v.outcome.result, v.outcome.value, lsn,
-                               PAWL_WINDOW_SET);
+        if (v.outcome.detail & PAWL_OUTCOME_STEP)
+            pawl_core_window_apply(core, &v.op, v.outcome.result, (uint16_t)v.outcome.detail,
+                                   v.outcome.value, PAWL_WINDOW_SET);
+        else
+            pawl_core_window_apply(core, &v.op, v.outcome.result, v.outcome.value, lsn,
+                                   PAWL_WINDOW_SET);
         pawl_core_outcome_apply(core, &v.outcome, lsn);
         break;
     default:

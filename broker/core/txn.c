@@ -382,7 +382,7 @@ int pawl_core_txn_take(struct pawl_take *t)
         lsn = core->group.lsn;
         wait = wait_for(&x);
         if (core->group.open && !core->operation.lane)
-            pawl_core_outcome_group(t, NULL, 0, PAWL_OK, value);
+            pawl_core_outcome_group(t, NULL, 0, PAWL_OK, value, 0);
     } else {
         undo(&x);
         value = x.steps && x.checked < x.count ? x.checked + 1 : 0;

@@ -918,9 +918,9 @@ struct pawl_committed {
         .size = sizeof(struct pawl_committed) \
     }
 /* All or none. OK: on disk if any part is durable. OK_DUPLICATE: this id was committed before. A
- * refused step: its code, and nothing was done; E_CONFLICT: something read has changed, do it again
- * under a new id. The transaction is over after any answer but E_TXN_POISONED and is freed. *out
- * may be NULL. */
+ * refused step: its code, and nothing was done; a repeat under the id is told the same, *out too;
+ * E_CONFLICT: something read has changed, do it again under a new id. The transaction is over after
+ * any answer but E_TXN_POISONED and is freed. *out may be NULL. */
 PAWL_API PAWL_CHECK int pawl_txn_commit(struct pawl_txn *txn, struct pawl_committed *out);
 /* Nothing of it happens; frees it. NULL is allowed. */
 PAWL_API void pawl_txn_rollback(struct pawl_txn *txn);

@@ -367,6 +367,55 @@ static void steps_of_a_table_see_those_before(void **state)
     end(w);
 }
 
+/* Which step, and what it met: the same for ever, from any process, and for the lane's own window.
+ */
+static void a_second_refusal_says_what_the_first_did(void **state)
+{
+    (void)state;
+    for (int64_t found = 0; found < 6; found += 5) {
+        struct world *w = begin();
+        uint64_t table = core_create(&w->a, "counters", PAWL_TABLE);
+        add_state(w, table, PAWL_TABLE_ADD, "n", found);
+        assert_int_equal(run(w, &w->a, NULL).result, PAWL_OK);
+        clear(w);
+        struct pawl_op_id id = new_id(w);
+        add_send(w, w->out, "one");
+        add_state(w, table, PAWL_TABLE_GE, "n", 9);
+        struct pawl_cmd_txn x = command(w);
+        w->a.hold = true;
+        struct core_answer a = run(w, &w->a, &id);
+        uint64_t seq = a.seq;
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(a.result, PAWL_E_PRECONDITION);
+            assert_int_equal(a.value, 2);
+            assert_int_equal(a.lsn, found);
+            if (i == 1)
+                core_copy_all(&w->s);
+            if (i == 2) { /* nobody has read the first answer: it comes once more */
+                core_restart(&w->s, true);
+                assert_int_equal(core_client_resume(&w->a, 0, 0), PAWL_OK);
+                x.head.flags = PAWL_CMD_RESUBMIT | PAWL_CMD_IDENTIFIED;
+                x.head.seq = seq;
+                assert_int_equal(
+                    core_take(&w->a, &x, sizeof x, w->row, w->bytes + (uint32_t)sizeof id),
+                    PAWL_OK);
+                core_turn(&w->s);
+                a = core_answer(&w->a, seq);
+            } else {
+                core_client_open(&w->s, &w->b, 7);
+                a = run(w, &w->b, &id);
+            }
+        }
+        struct pawl_cmd_resolve m = { .head.type = PAWL_CMD_RESOLVE, .id = id };
+        struct core_answer asked = core_call(&w->b, &m, sizeof m, NULL, 0);
+        struct pawl_comp_resolved r;
+        memcpy(&r, asked.data, sizeof r);
+        assert_int_equal(r.state, PAWL_RESOLVED_ABORTED);
+        assert_int_equal(r.value, 2);
+        end(w);
+    }
+}
+
 static void a_malformed_row_is_a_breach(void **state)
 {
     (void)state;
@@ -429,6 +478,7 @@ int main(void)
         cmocka_unit_test(limits_hold_within_a_transaction),
         cmocka_unit_test(a_message_stands_in_one_step),
         cmocka_unit_test(a_second_commit_answers_as_the_first),
+        cmocka_unit_test(a_second_refusal_says_what_the_first_did),
         cmocka_unit_test(a_resumed_lane_gets_the_answer_of_the_whole),
         cmocka_unit_test(nobody_sees_a_part_before_the_record),
         cmocka_unit_test(steps_of_a_table_see_those_before),
