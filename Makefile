@@ -187,6 +187,7 @@ NEEDS_CI = build-essential=g++ clang=clang clang-format=clang-format libclang-rt
 HEADERS_FIRST = \#include <stdarg.h>\n\#include <stddef.h>\n\#include <setjmp.h>\n\#include <stdint.h>\n
 missing = for n in $(NEEDS); do p=$${n%%=*}; w=$${n\#*=}; case $$w in \
     (*.h) printf '$(HEADERS_FIRST)\#include <%s>\n' $$w | cc -E -x c - >/dev/null 2>&1 ;; \
+    (/*) test -e $$w ;; \
     (*.a) ls /usr/lib/llvm-*/lib/clang/*/lib/linux/$$w >/dev/null 2>&1 ;; \
     (*) command -v $$w >/dev/null 2>&1 || test -x /usr/sbin/$$w ;; esac || echo $$p; done | sort -u
 
@@ -286,10 +287,12 @@ bench: need ## measure; the full set takes minutes
 
 # Other programs on the same work. Not part of `all`: it wants their servers and libraries.
 NEEDS_PEERS = build-essential=g++ gnuplot-nox=gnuplot libzmq3-dev=zmq.h libnng-dev=nng/nng.h \
-    libboost-dev=boost/version.hpp iceoryx=iox-roudi libiceoryx-binding-c-dev=iceoryx
+    libboost-dev=boost/version.hpp iceoryx=iox-roudi libiceoryx-binding-c-dev=/usr/include/iceoryx/. \
+    redis-server=redis-server libhiredis-dev=hiredis/hiredis.h beanstalkd=beanstalkd \
+    libsqlite3-dev=sqlite3.h
 SRC_PEERS = $(wildcard bench/peers/*.c)
 PEERS_HARNESS = $(call obj,$(addprefix bench/,report.c plot.c host.c process.c guard.c device.c))
-PEERS_LIBS = -lzmq -lnng -liceoryx_binding_c -liceoryx_posh -liceoryx_hoofs -lrt
+PEERS_LIBS = -lzmq -lnng -liceoryx_binding_c -liceoryx_posh -liceoryx_hoofs -lhiredis -lsqlite3 -lrt
 PEERS_INCLUDE = $(addprefix -isystem ,$(lastword $(wildcard /usr/include/iceoryx/v*)))
 $(BUILD)/obj/bench/peers/%.o: CPPFLAGS_ALL += $(PEERS_INCLUDE)
 $(BUILD)/obj/bench/peers/%.o: bench/peers/%.cpp

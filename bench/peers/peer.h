@@ -71,6 +71,7 @@ struct peer_stream {
 void peer_put(struct peer_stream *s, const void *bytes, size_t n);
 void peer_print(struct peer_stream *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void peer_stream_close(struct peer_stream *s);
 void peer_flush(struct peer_stream *s);
 char *peer_line(struct peer_stream *s);          /* without its end; valid until the next read */
 void peer_skip(struct peer_stream *s, size_t n); /* reads over n bytes */

@@ -130,6 +130,8 @@ void peer_flush(struct peer_stream *s)
     s->out = 0;
 }
 
+void peer_stream_close(struct peer_stream *s) { close(s->fd); }
+
 void peer_put(struct peer_stream *s, const void *bytes, size_t n)
 {
     if (s->out + n > sizeof(s->output))
