@@ -287,13 +287,14 @@ bench: need ## measure; the full set takes minutes
 
 # Other programs on the same work. Not part of `all`: it wants their servers and libraries.
 NEEDS_PEERS = build-essential=g++ gnuplot-nox=gnuplot libzmq3-dev=zmq.h libnng-dev=nng/nng.h \
-    libboost-dev=boost/version.hpp iceoryx=iox-roudi libiceoryx-binding-c-dev=/usr/include/iceoryx/. \
+    libboost-dev=/usr/include/boost/version.hpp iceoryx=iox-roudi libiceoryx-binding-c-dev=/usr/include/iceoryx/. \
     redis-server=redis-server libhiredis-dev=hiredis/hiredis.h beanstalkd=beanstalkd \
-    libsqlite3-dev=sqlite3.h
+    libsqlite3-dev=sqlite3.h nats-server=nats-server rabbitmq-server=rabbitmq-server \
+    librabbitmq-dev=amqp.h postgresql=/usr/lib/postgresql libpq-dev=/usr/include/postgresql
 SRC_PEERS = $(wildcard bench/peers/*.c)
 PEERS_HARNESS = $(call obj,$(addprefix bench/,report.c plot.c host.c process.c guard.c device.c))
-PEERS_LIBS = -lzmq -lnng -liceoryx_binding_c -liceoryx_posh -liceoryx_hoofs -lhiredis -lsqlite3 -lrt
-PEERS_INCLUDE = $(addprefix -isystem ,$(lastword $(wildcard /usr/include/iceoryx/v*)))
+PEERS_LIBS = -lzmq -lnng -liceoryx_binding_c -liceoryx_posh -liceoryx_hoofs -lhiredis -lsqlite3 -lrabbitmq -lpq -lrt
+PEERS_INCLUDE = $(addprefix -isystem ,$(lastword $(wildcard /usr/include/iceoryx/v*)) /usr/include/postgresql)
 $(BUILD)/obj/bench/peers/%.o: CPPFLAGS_ALL += $(PEERS_INCLUDE)
 $(BUILD)/obj/bench/peers/%.o: bench/peers/%.cpp
 	@mkdir -p $(@D)
@@ -302,11 +303,11 @@ $(BUILD)/pawl-bench-peers: $(call obj,$(SRC_PEERS)) $(BUILD)/obj/bench/peers/hop
         $(BUILD)/libpawl.a $(BUILD)/libpawld.a
 	$(CXX) $(LDFLAGS_ALL) $^ $(LIBS_BROKER) -ljansson -lm $(PEERS_LIBS) -o $@
 
-bench-peers: NEEDS_MORE = $(NEEDS_PEERS)
+PEERS_ARGS ?= --markdown $(BUILD)/peers.md --plot $(BUILD)/peers.svg
 bench-peers: ## pawl beside what people could use instead; installs them, ten to twenty minutes
 	@$(MAKE) --no-print-directory -s deps NEEDS_TESTS= NEEDS_EXAMPLES="$(NEEDS_PEERS)"
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(PROGRAMS) $(BUILD)/pawl-bench-peers
-	@$(BUILD)/pawl-bench-peers $(BENCH_ARGS)
+	@$(BUILD)/pawl-bench-peers $(PEERS_ARGS)
 
 SOURCES = $(shell find libclient broker tools bench tests -name '*.[ch]' 2>/dev/null)
 format-check: ## clang-format 14 agrees

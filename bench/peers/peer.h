@@ -53,6 +53,8 @@ struct peer_queue {
 
 /* serve.c: servers, which die with the benchmark. */
 int peer_spawn(int core, const char *user, const char *log, const char *const *argv); /* a pid */
+int peer_wait(int pid); /* until it ends; its exit code, -1 for a signal */
+int peer_pid(void);
 void peer_end(int pid, int signal);                      /* and waits for it */
 int peer_port(void);                                     /* a free one on 127.0.0.1 */
 int peer_connect_unix(const char *path, double seconds); /* tries until then; a descriptor */
@@ -73,8 +75,9 @@ void peer_print(struct peer_stream *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void peer_stream_close(struct peer_stream *s);
 void peer_flush(struct peer_stream *s);
-char *peer_line(struct peer_stream *s);          /* without its end; valid until the next read */
-void peer_skip(struct peer_stream *s, size_t n); /* reads over n bytes */
+char *peer_line(struct peer_stream *s); /* without its end; valid until the next read */
+void peer_copy(struct peer_stream *s, void *to, size_t n); /* reads n bytes, at most 4,096 */
+void peer_skip(struct peer_stream *s, size_t n);           /* reads over n bytes */
 
 #ifdef __cplusplus
 }

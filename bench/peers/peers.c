@@ -153,6 +153,25 @@ static void parse(struct options *o, int argc, char **argv)
     }
 }
 
+static void head(const struct bench *b, FILE *to)
+{
+    char cpu[128], kernel[64], system[64];
+    struct bench_phase phase;
+    bench_phase_probe(b, &phase);
+    peer_command_line("sed -n 's/^model name[^:]*: //p' /proc/cpuinfo", cpu, sizeof(cpu));
+    peer_command_line("uname -sr", kernel, sizeof(kernel));
+    peer_command_line("sed -n 's/^PRETTY_NAME=\"\\(.*\\)\"/\\1/p' /etc/os-release", system,
+                      sizeof(system));
+    fprintf(to,
+            "%u x %s, %s, %s; the cores %.0f ns apart. `make bench-peers`: %u rounds over all, "
+            "each measurement %.2g s; medians of the rounds. Servers and pawl's broker on core %d, "
+            "clients on core %d, asleep when there is nothing to do unless the table says spins.\n",
+            b->cores, cpu, kernel, system, phase.hop_ns, b->repeats, b->seconds, b->broker_core,
+            b->client_core);
+    if (b->cores < 2)
+        fprintf(to, "\nNEEDS_CORES: 2, has 1: no conclusion.\n");
+}
+
 static void work(void *arg)
 {
     struct options *o = arg;
@@ -164,6 +183,7 @@ static void work(void *arg)
     b->broker_core = bench_core_allowed(b->disk_core) ? b->disk_core : bench_core(0);
     b->client_core = bench_core(b->cores > 1 && b->broker_core == bench_core(0));
     bench_header(b);
+    head(b, to);
     if (o->hops)
         peers_hops(b, to);
     if (o->queues)

@@ -12,14 +12,13 @@
 #include "abi/atomic.h"
 #include "peers.h"
 
-extern const struct peer_queue queue_pawl, queue_redis, queue_beanstalkd, queue_sqlite;
+extern const struct peer_queue queue_pawl, queue_redis, queue_beanstalkd, queue_nats,
+    queue_rabbitmq, queue_rabbitmq_quorum, queue_postgres, queue_sqlite;
 
 /* pawl first: it is measured again before each of the others. */
 static const struct peer_queue *const queues[] = {
-    &queue_pawl,
-    &queue_redis,
-    &queue_beanstalkd,
-    &queue_sqlite,
+    &queue_pawl,     &queue_redis,           &queue_beanstalkd, &queue_nats,
+    &queue_rabbitmq, &queue_rabbitmq_quorum, &queue_postgres,   &queue_sqlite,
 };
 #define QUEUES (sizeof(queues) / sizeof(queues[0]))
 #define MANY 16u

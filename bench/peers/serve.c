@@ -50,6 +50,17 @@ int peer_spawn(int core, const char *user, const char *log, const char *const *a
     _exit(127);
 }
 
+int peer_pid(void) { return getpid(); }
+
+int peer_wait(int pid)
+{
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 void peer_end(int pid, int sig)
 {
     kill(pid, sig);
@@ -191,5 +202,13 @@ void peer_skip(struct peer_stream *s, size_t n)
         s->from = s->to;
         fill(s);
     }
+    s->from += n;
+}
+
+void peer_copy(struct peer_stream *s, void *to, size_t n)
+{
+    while (s->to - s->from < n)
+        fill(s);
+    memcpy(to, s->in + s->from, n);
     s->from += n;
 }
