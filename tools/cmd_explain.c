@@ -125,7 +125,7 @@ static void say_bytes(const char *name, const char *p, size_t bytes)
 static const char *by(const struct pawl_record *r, char text[32])
 {
     text[0] = '\0';
-    if (r->state == PAWL_STATE_ACKED && r->holder_pid)
+    if ((r->state == PAWL_STATE_ACKED || r->state == PAWL_STATE_CANCELLED) && r->holder_pid)
         snprintf(text, 32, " by process %u", r->holder_pid);
     return text;
 }
@@ -151,6 +151,12 @@ static void say_all(const struct explain *e)
     if (r->done_wall_ns)
         printf("%-10s %s (%s ago)%s\n", "done", cli_time_format(r->done_wall_ns, a),
                cli_duration_human(now > r->done_wall_ns ? now - r->done_wall_ns : 0, b), by(r, c));
+    static const struct pawl_op_id none;
+    if (memcmp(&r->done_by, &none, sizeof none) != 0) {
+        char id[PAWL_OP_ID_TEXT_BYTES];
+        pawl_op_id_format(&r->done_by, id);
+        printf("%-10s %s\n", "operation", id);
+    }
     uint8_t result[PAWL_RESULT_BYTES_MAX];
     size_t bytes = cli_result(e->cli, e->stat.name, r, result);
     if (bytes)

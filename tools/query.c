@@ -67,6 +67,12 @@ json_t *cli_record_json(const struct pawl_record *r)
         cli_json_bytes(j, "reason", r->reason, strlen(r->reason));
     if (r->done_wall_ns)
         cli_json_time(j, "done", r->done_wall_ns);
+    static const struct pawl_op_id none;
+    if (memcmp(&r->done_by, &none, sizeof none) != 0) {
+        char id[PAWL_OP_ID_TEXT_BYTES];
+        pawl_op_id_format(&r->done_by, id);
+        json_object_set_new(j, "done_by", json_string(id));
+    }
     return j;
 }
 

@@ -27,7 +27,10 @@ static bool copy_tombstone(struct pawl_core *core, uint32_t n, uint64_t *budget)
     pawl_core_end_fact(core, m, &r);
     r.flags = PAWL_RECORD_COPY;
     r.forget = m->sent_wall;
-    r.op.extra = m->lease;
+#ifndef PAWL_BUG_ENDED_BY_NOT_COPIED
+    if (!pawl_core_ended_op(m, &r.op))
+#endif
+        r.op.extra = pawl_core_ended_pid(m);
     r.uid = m->timer;
     uint64_t lsn;
     uint8_t *out = pawl_core_append(core, PAWL_RECORD_END, (uint32_t)sizeof r + result_bytes, &lsn);

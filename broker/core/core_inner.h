@@ -260,11 +260,21 @@ static inline uint32_t pawl_core_result_bytes(const struct pawl_core *core,
 {
     return PAWL_LIKELY(m->child == 0) ? 0 : pawl_core_result_of(core, m->child, NULL);
 }
+/* The process and the operation that ended a tombstone. False: not known, or too large to be kept.
+ */
+static inline uint32_t pawl_core_ended_pid(const struct pawl_core_message *m)
+{
+    return m->flags & PAWL_MESSAGE_BY ? m->lease & PAWL_PID_MASK : m->lease;
+}
+void pawl_core_ended_by(struct pawl_core_message *m, const struct pawl_op_rec *op);
+bool pawl_core_ended_op(const struct pawl_core_message *m, struct pawl_op_rec *out);
 /* Who acknowledged it and when: value of an E_ALREADY_ACKED. */
 static inline uint64_t pawl_core_acked_value(const struct pawl_core_message *m)
 {
-    return m->place / PAWL_NS_S << 32 | m->lease;
+    return m->place / PAWL_NS_S << 32 | pawl_core_ended_pid(m);
 }
+/* And in which session: its lsn; 0: not known. */
+uint64_t pawl_core_acked_session(const struct pawl_core_message *m);
 /* Writes and applies an END. result: a block that becomes the message's; 0: none. */
 #define PAWL_END_ROOM (sizeof(struct pawl_end_rec) + PAWL_RECORD_HEAD)
 uint64_t pawl_core_end_message(struct pawl_core *core, uint32_t message, uint8_t state,
@@ -459,7 +469,8 @@ struct pawl_core_settle {
     struct pawl_core_message *message;
     struct pawl_core_queue *queue;
     uint64_t value;
-    uint32_t n; /* message */
+    uint64_t acked_by; /* E_ALREADY_ACKED: session; 0: not known */
+    uint32_t n;        /* message */
     uint32_t reason_bytes;
     uint32_t blob, blob_bytes; /* DEFER: progress, ACK: result, in a payload block; 0: none */
     uint8_t reason[PAWL_REASON_BYTES_MAX + 1];

@@ -15,7 +15,7 @@
  *                                                                 was a question, or goes on
  *   line   session, lane, max    seq_max    uid << 16 oldest      OK
  *
- * A refusal that wrote no record is no outcome here: it has done nothing, and so says the line.
+ * A refusal wrote no record and is no outcome here: it has done nothing, and so says the line.
  *
  * They are written before the SESSION_END, which takes the windows away: a crash in between leaves
  * the session as it was, and its end is begun anew. The lines come last, in one record with the
@@ -71,11 +71,11 @@ static bool outcome_of(const struct pawl_window_entry *e, int *result)
     return e->state != PAWL_WINDOW_NONE || (e->flags & PAWL_WINDOW_HALF);
 }
 
-/* A refusal without a record is decided anew if the broker dies and its process comes back: nobody
+/* A refusal is no record, and decided anew if the broker dies and its process comes back: nobody
  * but that process may be told of it. */
 static bool stands(const struct pawl_window_entry *e, int *result)
 {
-    return outcome_of(e, result) && (*result >= 0 || *result == PAWL_E_OUTCOME_UNKNOWN || e->lsn);
+    return outcome_of(e, result) && (*result >= 0 || *result == PAWL_E_OUTCOME_UNKNOWN);
 }
 
 void pawl_core_keep_take(struct pawl_take *t)

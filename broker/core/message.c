@@ -344,6 +344,7 @@ void pawl_core_message_end(struct pawl_core *core, uint32_t n, uint8_t state, ui
     m->place = m->child = 0;
     m->lease = pid;
     m->timer = uid;
+    m->flags &= (uint8_t)~PAWL_MESSAGE_BY; /* the same bit as ORDERED, which has left */
     if (!(m->flags & PAWL_MESSAGE_PINS) && m->payload)
         payload_free(core, m);
     enter(core, q, n, m, 0);
@@ -360,6 +361,8 @@ void pawl_core_message_forget(struct pawl_core *core, uint32_t n)
     pawl_core_watched(core, m, PAWL_STATE_NONE);
     if (pawl_core_terminal(m->state))
         pawl_core_result_drop(core, m);
+    if (pawl_core_terminal(m->state) && (m->flags & PAWL_MESSAGE_BY))
+        m->payload = m->flags = 0;
     core->live -= pawl_core_message_live_bytes(core, m);
     leave_for_good(core, q, n, m);
     if (!pawl_core_terminal(m->state)) {

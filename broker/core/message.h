@@ -22,7 +22,10 @@
  * A terminal message is a tombstone: payload and lease are given back and some words change their
  * meaning: sent_wall = pawl time at which it may be forgotten, lease = pid that acknowledged it,
  * timer = uid of the last holder, place = wall time of its end (0: not known), child = payload
- * block of [u32 bytes] the result it was acknowledged with (0: none). */
+ * block of [u32 bytes] the result it was acknowledged with (0: none). With PAWL_MESSAGE_BY the
+ * words of the payload that is gone name the operation that ended it: payload and the lower 24 bits
+ * of body_bytes its session, the upper 8 its lane, headers_bytes to ordering_key_bytes and the
+ * upper 10 bits of lease its seq. */
 
 #include <stdint.h>
 
@@ -58,6 +61,7 @@ struct pawl_core_message {
 #define PAWL_MESSAGE_TTL 1u      /* the payload block begins with the end of its time to live */
 #define PAWL_MESSAGE_RETURNED 2u /* in the heap of ready.h, not in the list */
 #define PAWL_MESSAGE_ORDERED 8u  /* alive and in order with others: order.c */
+#define PAWL_MESSAGE_BY 8u       /* a tombstone: the operation that ended it is known */
 #define PAWL_MESSAGE_CHOSEN 4u   /* taken out of READY for a grant that is being decided */
 /* Upper four bits: how many deliveries that are not yet published need payload and entry. */
 #define PAWL_MESSAGE_PIN 16u

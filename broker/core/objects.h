@@ -31,6 +31,8 @@
 #define PAWL_NO_HANDLE UINT32_MAX
 #define PAWL_QUEUES_MAX 65536u
 #define PAWL_QUEUE_LIVE (sizeof(struct pawl_queue_rec) + PAWL_RECORD_HEAD)
+#define PAWL_PID_BITS 22u /* PID_MAX_LIMIT of the kernel */
+#define PAWL_PID_MASK ((1u << PAWL_PID_BITS) - 1)
 #define PAWL_TOMBSTONES_MAX 1000000u /* a queue */
 #define PAWL_WAITERS_A_SESSION_MAX 1024u
 #define PAWL_RETENTION_NS_DEFAULT (600 * PAWL_NS_S)

@@ -194,7 +194,8 @@ enum pawl_back_cause {
 
 /* Then: result, of one that was acknowledged with one. */
 struct pawl_end_rec {
-    struct pawl_op_rec op; /* extra: pid of who acknowledged it */
+    struct pawl_op_rec
+        op; /* extra: pid of who acknowledged or cancelled it; a COPY: only who it was */
     uint64_t queue, message;
     uint64_t forget; /* pawl time */
     uint64_t grant;  /* newest one of the message; AMO: that of this delivery */

@@ -119,9 +119,9 @@ uint64_t pawl_core_repair_commit(struct pawl_core_repair *r)
     pawl_core_lane_op(core, t->lane, t->seq, &op);
     if (t->type == PAWL_CMD_RESTORE)
         return restore(r, &op);
+    op.extra = t->session->peer.pid;
     if (t->type == PAWL_CMD_CANCEL)
         return pawl_core_end_message(core, r->n, PAWL_STATE_CANCELLED, &op, 0);
-    op.extra = t->session->peer.pid;
     core->acks++;
     return pawl_core_end_message(core, r->n, PAWL_STATE_ACKED, &op, 0);
 }
@@ -133,6 +133,8 @@ void pawl_core_repair_take(struct pawl_take *t)
     int result = pawl_core_repair_check(t, &r);
     uint64_t value = result == PAWL_OK ? 0 : r.value;
     uint64_t lsn = result == PAWL_OK ? pawl_core_repair_commit(&r) : 0;
+    if (result == PAWL_E_ALREADY_ACKED)
+        lsn = pawl_core_acked_session(pawl_core_message_at(core, r.n));
     uint64_t wait = r.queue ? pawl_core_queue_wait(core, r.queue) : pawl_core_appended(core);
     pawl_core_lane_answer(core, t->lane, t->seq, result, value, lsn, wait, 0);
 }

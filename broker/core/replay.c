@@ -189,7 +189,8 @@ static int end(struct pawl_core *core, const struct pawl_record_view *v, uint64_
     enum pawl_window_use use = amo ? PAWL_WINDOW_ADD : PAWL_WINDOW_SET;
     if (v->end.flags & PAWL_RECORD_STANDING)
         use = PAWL_WINDOW_TOUCH;
-    pawl_core_window_apply(core, &v->op, PAWL_OK, amo ? 1 : 0, lsn, use);
+    if (!(v->end.flags & PAWL_RECORD_COPY)) /* a copy only tells whose it was */
+        pawl_core_window_apply(core, &v->op, PAWL_OK, amo ? 1 : 0, lsn, use);
     uint32_t n = find_message(core, v->end.message);
     if (n == 0)
         n = make_tombstone(core, &v->end, q);

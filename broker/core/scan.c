@@ -8,6 +8,7 @@
  *
  * One pass at a time; others wait in a row.
  */
+#include "abi/lane_id.h"
 #include "core/core_inner.h"
 
 #define PROBES 512u
@@ -40,7 +41,13 @@ void pawl_core_record_fill(const struct pawl_core *core, const struct pawl_core_
     r->dead_reason = m->dead_reason;
     r->bytes = m->body_bytes;
     if (pawl_core_terminal(m->state)) {
-        r->holder_pid = m->lease;
+        struct pawl_op_rec op;
+        r->holder_pid = pawl_core_ended_pid(m);
+        if (pawl_core_ended_op(m, &op)) {
+            const struct pawl_lane_id id = { op.session, op.seq, op.lane };
+            pawl_lane_id_pack(&id, &r->done_by);
+            r->bytes = 0;
+        }
         r->done_wall_ns = m->place;
         r->result_bytes = pawl_core_result_bytes(core, m);
         return;

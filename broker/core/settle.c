@@ -19,6 +19,44 @@
 
 /* --- end ------------------------------------------------------------------------------------- */
 
+/* Words that a payload had, whose block is given back. One that is not (a delivery is on its way,
+ * as of every at-most-once receive) keeps them. */
+void pawl_core_ended_by(struct pawl_core_message *m, const struct pawl_op_rec *op)
+{
+    bool fits = op->session >> 56 == 0 && op->seq >> (64 - PAWL_PID_BITS) == 0 &&
+                op->extra <= PAWL_PID_MASK;
+    if (op->session == 0 || !fits || m->payload || (m->flags & PAWL_MESSAGE_PINS))
+        return;
+    uint32_t seq = (uint32_t)op->seq;
+    m->flags = PAWL_MESSAGE_BY;
+    m->payload = (uint32_t)op->session;
+    m->body_bytes = (uint32_t)(op->session >> 32) | (uint32_t)op->lane << 24;
+    m->headers_bytes = (uint16_t)seq;
+    m->key_bytes = (uint8_t)(seq >> 16);
+    m->ordering_key_bytes = (uint8_t)(seq >> 24);
+    m->lease = op->extra | (uint32_t)(op->seq >> 32) << PAWL_PID_BITS;
+}
+
+bool pawl_core_ended_op(const struct pawl_core_message *m, struct pawl_op_rec *out)
+{
+    if (!(m->flags & PAWL_MESSAGE_BY))
+        return false;
+    *out = (struct pawl_op_rec){
+        .session = (uint64_t)(m->body_bytes & 0xffffff) << 32 | m->payload,
+        .lane = (uint16_t)(m->body_bytes >> 24),
+        .seq = (uint64_t)(m->lease >> PAWL_PID_BITS) << 32 | (uint32_t)m->ordering_key_bytes << 24 |
+               (uint32_t)m->key_bytes << 16 | m->headers_bytes,
+        .extra = m->lease & PAWL_PID_MASK,
+    };
+    return true;
+}
+
+uint64_t pawl_core_acked_session(const struct pawl_core_message *m)
+{
+    struct pawl_op_rec op;
+    return m->state == PAWL_STATE_ACKED && pawl_core_ended_op(m, &op) ? op.session : 0;
+}
+
 void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r, uint32_t result,
                          struct pawl_core_queue *q, uint32_t n, uint64_t lsn)
 {
@@ -43,6 +81,8 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r, u
     struct pawl_core_message *m = pawl_core_message_at(core, n);
     if (pawl_core_terminal(m->state)) {
         /* The same fact again, from copy-forward. */
+        if (m->flags & PAWL_MESSAGE_BY)
+            m->payload = m->flags = 0;
         m->state = r->state;
         m->sent_wall = r->forget;
         m->lease = r->op.extra;
@@ -65,6 +105,8 @@ void pawl_core_end_apply(struct pawl_core *core, const struct pawl_end_rec *r, u
         return;
     }
     m->place = r->wall;
+    if (!(r->flags & PAWL_RECORD_AMO))
+        pawl_core_ended_by(m, &r->op);
     if (result)
         pawl_core_result_keep(core, m, result);
     pawl_core_home_set(core, PAWL_KIND_MESSAGE, n, lsn);
@@ -181,6 +223,7 @@ static int judge(struct pawl_core_settle *s)
         return PAWL_E_QUEUE_GONE;
     if (m->state == PAWL_STATE_ACKED) {
         s->value = pawl_core_acked_value(m);
+        s->acked_by = pawl_core_acked_session(m);
         return PAWL_E_ALREADY_ACKED;
     }
     if (pawl_core_message_expired(core, m)) {
@@ -332,7 +375,7 @@ int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *s)
     s->cmd = t->fixed;
     s->message = NULL;
     s->queue = NULL;
-    s->value = 0;
+    s->value = s->acked_by = 0;
     s->reason_bytes = s->blob = s->blob_bytes = 0;
     bool ladder = t->type == PAWL_CMD_NACK && s->cmd->time_ns == PAWL_DELAY_LADDER;
     bool delays = t->type == PAWL_CMD_NACK || t->type == PAWL_CMD_DEFER;
@@ -394,7 +437,7 @@ void pawl_core_settle_take(struct pawl_take *t)
     struct pawl_core *core = t->core;
     struct pawl_core_settle s;
     int result = pawl_core_settle_check(t, &s);
-    uint64_t lsn = result == PAWL_OK ? pawl_core_settle_commit(&s) : 0;
+    uint64_t lsn = result == PAWL_OK ? pawl_core_settle_commit(&s) : s.acked_by;
     uint64_t wait = s.queue ? pawl_core_queue_wait(core, s.queue) : pawl_core_appended(core);
     pawl_core_lane_answer(core, t->lane, t->seq, result, s.value, lsn, wait, 0);
 }

@@ -14,9 +14,10 @@ static uint64_t digest_message(const struct pawl_core *core, const struct pawl_c
         const uint8_t *result = NULL;
         uint32_t bytes = pawl_core_result_of(core, m->child, &result);
         uint64_t hash = bytes ? pawl_hash64(result, bytes, 1) : 0;
-        const uint64_t words[] = { hash,       m->place,     m->id,      q->id,       m->state,
-                                   m->grant,   m->sent_wall, m->lease,   m->timer,    m->acquired,
-                                   m->expired, m->nacked,    m->crashed, m->deferred, m->priority };
+        const uint64_t words[] = { hash,       m->place,    m->id,        q->id,
+                                   m->state,   m->grant,    m->sent_wall, pawl_core_ended_pid(m),
+                                   m->timer,   m->acquired, m->expired,   m->nacked,
+                                   m->crashed, m->deferred, m->priority };
         return pawl_hash64(words, sizeof words, core->options.hash_seed);
     }
     uint8_t state = m->state;
@@ -162,7 +163,7 @@ static void verify_message(const struct pawl_core *core, uint32_t n, struct reco
     PAWL_ASSERT_REL(m->home.segment != 0, ==, pawl_core_queue_logged(q));
     if (pawl_core_terminal(m->state)) {
         r->done++;
-        PAWL_ASSERT(m->payload == 0 || (m->flags & PAWL_MESSAGE_PINS));
+        PAWL_ASSERT(m->payload == 0 || (m->flags & (PAWL_MESSAGE_PINS | PAWL_MESSAGE_BY)));
         return;
     }
     r->messages++;

@@ -376,10 +376,10 @@ enum pawl_limit {
  *   SEND OK: id; OK_DUPLICATE, E_KEY_MISMATCH: id of the first one · RECEIVE OK: deliveries ·
  * QUEUE_FIND, QUEUE_CREATE OK: queue number · PURGE OK: count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT:
  * enum pawl_limit · E_STATE: enum pawl_state E_LEASE_LOST: pid of the holder, 0 if nobody holds it
- * · E_ALREADY_ACKED: pid that acked, and in the upper half when (s since 1970) E_TOO_BIG: the limit
- * in bytes; of a RECEIVE: ring bytes that the next delivery needs (the library opens a larger lane
- * and asks again) · STATE, RESERVE: as said with them; E_PRECONDITION: the version or number found;
- * E_RES_...: what was posted or is left · else 0 */
+ * · E_ALREADY_ACKED: pid that acked, and in the upper half when (s since 1970); lsn: its session ·
+ * E_TOO_BIG: the limit in bytes; of a RECEIVE: ring bytes that the next delivery needs (the library
+ * opens a larger lane and asks again) · STATE, RESERVE: as said with them; E_PRECONDITION: the
+ * version or number found; E_RES_...: what was posted or is left · else 0 */
 
 /* --- completions ----------------------------------------------------------------------------- */
 

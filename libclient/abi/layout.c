@@ -257,6 +257,7 @@ static const uint64_t facts[] = {
     F(pawl_record, bytes),
     F(pawl_record, reason),
     F(pawl_record, done_wall_ns),
+    F(pawl_record, done_by),
 
     S(pawl_comp_answer),
     F(pawl_comp_answer, bytes),

@@ -88,6 +88,10 @@ int pawl_call_answered(struct pawl *lane, int result, uint64_t value, const char
     if (result == PAWL_E_DEADLINE && !lane->outcome_set)
         pawl_call_outcome(lane, PAWL_OUTCOME_NOT_APPLIED);
     const char *identity = lane->id_used ? pawl_text_identity(result) : NULL;
+    if (lane->text[0] == '\0' && result == PAWL_E_ALREADY_ACKED && lane->rows == &lane->one &&
+        lane->one.lsn == lane->session_id)
+        (void)snprintf(lane->text, sizeof lane->text,
+                       "this process acknowledged it by another call before");
     if (lane->text[0] == '\0' && identity)
         (void)snprintf(lane->text, sizeof lane->text, "%s", identity);
     if (lane->text[0] == '\0')

@@ -237,7 +237,7 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
         a->result = result;
         a->state = state;
         a->value = value;
-        a->lsn = lsn;
+        a->lsn = result == PAWL_E_ALREADY_ACKED ? 0 : lsn; /* there it is a session */
         lane->answer_tail++;
         lane->answers_there++;
         lane->answers_read++;

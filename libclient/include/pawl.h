@@ -415,8 +415,10 @@ PAWL_API PAWL_CHECK int pawl_message_header(const struct pawl_message *message, 
     1u /* also after the lease ended, while nobody else has had the message */
 #define PAWL_ACK_IGNORE_MISSING 2u /* OK_MISSING instead of E_STATE, E_NOT_FOUND, E_FORGOTTEN */
 
-/* The one acknowledgement. OK; OK_DUPLICATE (this very call, resubmitted); E_ALREADY_ACKED;
- * E_LEASE_LOST; E_STATE; E_NOT_FOUND; E_FORGOTTEN. On a durable queue OK means on disk. */
+/* The one acknowledgement. OK; OK_DUPLICATE (this very call, resubmitted); E_ALREADY_ACKED: the
+ * text says whether this process did it by another call, or which one did and when;
+ * pawl_record.done_by names the call; E_LEASE_LOST; E_STATE; E_NOT_FOUND; E_FORGOTTEN. On a durable
+ * queue OK means on disk. */
 PAWL_API PAWL_CHECK int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags);
 /* The same with a result of 0..4,096 bytes, kept with the finished message as long as it is
  * remembered: pawl_query_result(). In the same record as the acknowledgement. E_FULL: no room for
@@ -491,6 +493,10 @@ PAWL_API PAWL_CHECK int pawl_token_parse(const char *text, struct pawl_token *ou
 
 /* --- look and repair ------------------------------------------------------------------------- */
 
+struct pawl_op_id { /* of an operation, see below */
+    uint8_t bytes[16];
+};
+
 struct pawl_record {
     size_t size;
     uint64_t id;
@@ -504,6 +510,8 @@ struct pawl_record {
     uint64_t done_wall_ns; /* when it was acknowledged, or ended otherwise; 0: not known */
     uint32_t result_bytes; /* of what it was acknowledged with: pawl_query_result() */
     uint32_t reserved;
+    struct pawl_op_id done_by; /* the call that acknowledged or cancelled it, by the id that the
+                                  library made for it (pawl_last_id()); all zero: not known */
 };
 /* Messages of a queue with id > after_id and a state of the mask (1u << enum pawl_state), in id
  * order. Returns the number written (at most max, at most 1,024; 0: no more) or a negative result.
@@ -774,9 +782,6 @@ typedef uint64_t pawl_ticket; /* of a submitted call, see below */
  * its outcome can be asked for later: by another process, after a crash of this one, after a
  * reboot. In the form of a UUID version 7 (RFC 9562): the first 48 bits are the time in
  * milliseconds. */
-struct pawl_op_id {
-    uint8_t bytes[16];
-};
 /* A new one, from the wall clock and random bits. Any thread. */
 PAWL_API void pawl_op_id_new(struct pawl_op_id *out);
 #define PAWL_OP_ID_TEXT_BYTES 37 /* 8-4-4-4-12 hexadecimal digits and a NUL */

@@ -154,6 +154,33 @@ static void a_close_with_open_calls_leaves_them(void)
     pawl_close(other);
 }
 
+/* A refused acknowledgement tells whose came first, and the message by which call. */
+static void an_acknowledgement_names_its_call(void)
+{
+    harness_step("acknowledged");
+    struct pawl *lane = harness_open(&broker), *other = harness_open(&broker);
+    struct pawl_record r = { .size = sizeof r };
+    struct pawl_resolved resolved = PAWL_RESOLVED_INIT;
+    struct pawl_op_id id;
+    harness_queue(lane, "acks", PAWL_DURABLE, 0);
+    uint64_t message = harness_send(lane, "acks", "x");
+    struct pawl_token token = harness_receive(lane, "acks", 5 * PAWL_NS_S, "x");
+    harness_check_rc(pawl_ack(lane, &token, 0), PAWL_OK);
+    harness_check_rc(pawl_last_id(lane, &id), PAWL_OK);
+    for (int life = 0; life < 2; life++) {
+        harness_check_rc(pawl_query_one(other, "acks", message, &r), PAWL_OK);
+        harness_check(memcmp(&r.done_by, &id, sizeof id) == 0);
+        harness_check_rc(pawl_ack(lane, &token, 0), PAWL_E_ALREADY_ACKED);
+        harness_check(strstr(pawl_last_text(lane), "this process") != NULL);
+        harness_check_rc(pawl_ack(other, &token, 0), PAWL_E_ALREADY_ACKED);
+        harness_check(strstr(pawl_last_text(other), "this process") == NULL);
+        harness_broker_restart(&broker);
+    }
+    harness_check_rc(pawl_resolve(other, &r.done_by, 0, &resolved), PAWL_OK);
+    pawl_close(lane);
+    pawl_close(other);
+}
+
 int main(void)
 {
     harness_begin("left", 120);
@@ -168,6 +195,7 @@ int main(void)
     an_unknown_answer_is_kept();
     an_id_is_never_used_again();
     a_close_with_open_calls_leaves_them();
+    an_acknowledgement_names_its_call();
     harness_broker_stop(&broker);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/lane_id.h"
 #include "lib/core_shell.h"
 
 struct world {
@@ -62,6 +63,45 @@ static void one_ack_wins(void **state)
     assert_int_equal(core_client_resume(&w->a, d.d.grant, 0), PAWL_OK);
     expect(core_ack(&w->a, &d), PAWL_E_ALREADY_ACKED, 1007);
     end(w);
+}
+
+/* Who ended a message: its process, its session, and the very operation, as long as the tombstone.
+ */
+static void the_end_of_a_message_names_its_operation(void **state)
+{
+    (void)state;
+    for (uint32_t mode = PAWL_DURABLE; mode <= PAWL_MEMORY; mode++) {
+        struct world *w = begin(mode);
+        struct core_delivery d = leased(w);
+        uint64_t cancelled = core_send(&w->b, w->q, "y").value, seqs[2];
+        w->a.next_seq += 7;
+        seqs[0] = w->a.next_seq;
+        expect(core_ack(&w->a, &d), PAWL_OK, 0);
+        seqs[1] = w->a.next_seq;
+        expect(core_by_id(&w->a, PAWL_CMD_CANCEL, w->q, cancelled, 0), PAWL_OK, 0);
+        for (int life = 0; life < (mode == PAWL_MEMORY ? 1 : 3); life++) {
+            assert_int_equal(core_ack(&w->a, &d).lsn, w->a.session_id);
+            assert_int_equal(core_by_id(&w->b, PAWL_CMD_ACK_ID, w->q, d.d.message, 0).lsn,
+                             w->a.session_id);
+            for (int i = 0; i < 2; i++) {
+                struct pawl_record r = core_query(&w->b, w->q, i == 0 ? d.d.message : cancelled);
+                struct pawl_lane_id by = pawl_lane_id_unpack(&r.done_by);
+                assert_true(pawl_op_id_of_lane(&r.done_by));
+                assert_int_equal(by.session, w->a.session_id);
+                assert_int_equal(by.lane, w->a.number);
+                assert_int_equal(by.seq, seqs[i]);
+                assert_int_equal(r.holder_pid, 1007);
+            }
+            if (mode == PAWL_MEMORY)
+                break;
+            if (life == 0)
+                core_copy_all(&w->s);
+            core_restart(&w->s, true);
+            assert_int_equal(core_client_resume(&w->a, d.d.grant, 0), PAWL_OK);
+            core_client_open(&w->s, &w->b, 7);
+        }
+        end(w);
+    }
 }
 
 static void a_token_is_compared_in_full(void **state)
@@ -425,6 +465,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_ack_wins),
+        cmocka_unit_test(the_end_of_a_message_names_its_operation),
         cmocka_unit_test(a_token_is_compared_in_full),
         cmocka_unit_test(a_lost_lease_tells_who_has_it),
         cmocka_unit_test(a_lease_is_in_force_until_its_very_end),
