@@ -213,34 +213,58 @@ int pawl_txn_send(struct pawl_txn *txn, const char *queue, const void *body, siz
 }
 
 static int settle(struct pawl_txn *txn, uint16_t type, const struct pawl_token *token,
-                  uint64_t time_ns, uint32_t flags, const char *reason)
+                  uint64_t time_ns, uint32_t flags, const void *text, size_t text_bytes)
 {
-    size_t reason_bytes = reason ? strlen(reason) : 0;
-    int rc = pawl_settle_arguments(txn->lane, type, token, flags, reason, reason_bytes);
+    int rc = pawl_settle_arguments(txn->lane, type, token, flags, text, text_bytes);
+#ifdef PAWL_BUG_TXN_BLOB_DROPPED
+    text_bytes = 0;
+#endif
     if (rc == PAWL_OK && time_ns != PAWL_DELAY_LADDER && time_ns > PAWL_DELAY_NS_MAX)
         rc = pawl_call_refuse(txn->lane, PAWL_E_INVALID, "delay_ns is at most 10 years");
     struct pawl_cmd_settle *c =
-        rc == PAWL_OK ? pawl_txn_claim(txn, type, pawl_settle_bytes(reason_bytes), false, &rc)
-                      : NULL;
+        rc == PAWL_OK ? pawl_txn_claim(txn, type, pawl_settle_bytes(text_bytes), false, &rc) : NULL;
     if (c)
-        pawl_settle_fill(c, token, time_ns, flags, reason, reason_bytes);
+        pawl_settle_fill(c, token, time_ns, flags, text, text_bytes);
     return rc;
 }
 
 int pawl_txn_ack(struct pawl_txn *txn, const struct pawl_token *token, uint32_t flags)
 {
+    return pawl_txn_ack_result(txn, token, flags, NULL, 0);
+}
+
+int pawl_txn_ack_result(struct pawl_txn *txn, const struct pawl_token *token, uint32_t flags,
+                        const void *result, size_t bytes)
+{
     int rc = pawl_txn_enter(txn);
-    return rc != PAWL_OK ? rc
-                         : pawl_txn_leave(txn, settle(txn, PAWL_CMD_ACK, token, 0, flags, NULL));
+    if (rc != PAWL_OK)
+        return rc;
+    return pawl_txn_leave(txn, settle(txn, PAWL_CMD_ACK, token, 0, flags, result, bytes));
+}
+
+int pawl_txn_defer(struct pawl_txn *txn, const struct pawl_token *token, uint64_t delay_ns,
+                   const struct pawl_defer_options *options)
+{
+    struct pawl_defer_options o = PAWL_DEFER_OPTIONS_INIT;
+    int rc = pawl_txn_enter(txn);
+    if (rc != PAWL_OK)
+        return rc;
+    if (options && !pawl_options_copy(&o, options, sizeof o))
+        rc = pawl_call_refuse(txn->lane, PAWL_E_INVALID, "size of the options is none");
+    else if (delay_ns > PAWL_DELAY_NS_MAX)
+        rc = pawl_call_refuse(txn->lane, PAWL_E_INVALID, "delay_ns is at most 10 years");
+    else
+        rc = settle(txn, PAWL_CMD_DEFER, token, delay_ns, o.flags, o.progress, o.progress_bytes);
+    return pawl_txn_leave(txn, rc);
 }
 
 int pawl_txn_nack(struct pawl_txn *txn, const struct pawl_token *token, uint64_t delay_ns,
                   const char *reason)
 {
     int rc = pawl_txn_enter(txn);
-    return rc != PAWL_OK
-               ? rc
-               : pawl_txn_leave(txn, settle(txn, PAWL_CMD_NACK, token, delay_ns, 0, reason));
+    return rc != PAWL_OK ? rc
+                         : pawl_txn_leave(txn, settle(txn, PAWL_CMD_NACK, token, delay_ns, 0,
+                                                      reason, reason ? strlen(reason) : 0));
 }
 
 static int cancel(struct pawl_txn *txn, const char *queue, uint64_t id)

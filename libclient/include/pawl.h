@@ -867,6 +867,13 @@ PAWL_API PAWL_CHECK int pawl_txn_send(struct pawl_txn *txn, const char *queue, c
                                       uint32_t *step);
 PAWL_API PAWL_CHECK int pawl_txn_ack(struct pawl_txn *txn, const struct pawl_token *token,
                                      uint32_t flags);
+/* With a result that is kept with the finished message, as pawl_ack_result(). */
+PAWL_API PAWL_CHECK int pawl_txn_ack_result(struct pawl_txn *txn, const struct pawl_token *token,
+                                            uint32_t flags, const void *result, size_t bytes);
+/* The message comes again after the delay, with the progress, as pawl_defer(): together with what
+ * this part of the work has made. */
+PAWL_API PAWL_CHECK int pawl_txn_defer(struct pawl_txn *txn, const struct pawl_token *token,
+                                       uint64_t delay_ns, const struct pawl_defer_options *options);
 PAWL_API PAWL_CHECK int pawl_txn_nack(struct pawl_txn *txn, const struct pawl_token *token,
                                       uint64_t delay_ns, const char *reason);
 PAWL_API PAWL_CHECK int pawl_txn_cancel(struct pawl_txn *txn, const char *queue, uint64_t id);

@@ -294,6 +294,57 @@ static void what_was_read_still_holds_at_the_commit(void)
     pawl_close(other);
 }
 
+/* What a worker leaves stands or falls with what it has made: the progress of a part, the result at
+ * the end. */
+static void steps_bring_progress_and_results(void)
+{
+    harness_step("progress and result");
+    struct pawl *lane = harness_open(&broker);
+    harness_queue(lane, "long", PAWL_DURABLE, 0);
+    harness_check_rc(pawl_table_create(lane, "parts", NULL), PAWL_OK);
+    uint64_t id = harness_send(lane, "long", "work");
+    struct pawl_token token = harness_receive(lane, "long", 5 * PAWL_NS_S, "work");
+    struct pawl_defer_options half = PAWL_DEFER_OPTIONS_INIT;
+    half.progress = "half";
+    half.progress_bytes = 4;
+    struct pawl_message m;
+    struct pawl_txn *txn;
+    for (int refused = 1; refused >= 0; refused--) {
+        harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+        harness_check_rc(pawl_txn_add(txn, "parts", "n", 1, 1, 0, 9), PAWL_OK);
+        harness_check_rc(pawl_txn_defer(txn, &token, 0, &half), PAWL_OK);
+        if (refused)
+            harness_check_rc(pawl_txn_assert_exists(txn, "parts", "none", 4), PAWL_OK);
+        harness_check_rc(pawl_txn_commit(txn, NULL), refused ? PAWL_E_PRECONDITION : PAWL_OK);
+    }
+    harness_broker_restart(&broker);
+    struct pawl_receive_options options = PAWL_RECEIVE_OPTIONS_INIT;
+    options.wait_ns = 5 * PAWL_NS_S;
+    harness_check_rc(pawl_receive(lane, "long", &options, &m), PAWL_OK);
+    harness_check(m.id == id && m.progress_bytes == 4 && memcmp(m.progress, "half", 4) == 0);
+    char result[8] = "";
+    size_t have = 0;
+    for (int refused = 1; refused >= 0; refused--) {
+        harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+        harness_check_rc(pawl_txn_ack_result(txn, &m.token, 0, "made", 4), PAWL_OK);
+        harness_check_rc(pawl_txn_add(txn, "parts", "n", 1, 1, 0, refused ? 1 : 9), PAWL_OK);
+        harness_check_rc(pawl_txn_commit(txn, NULL), refused ? PAWL_E_PRECONDITION : PAWL_OK);
+        harness_check_rc(pawl_query_result(lane, "long", id, result, sizeof result, &have),
+                         refused ? PAWL_E_STATE : PAWL_OK);
+    }
+    harness_check(have == 4 && memcmp(result, "made", 4) == 0);
+    harness_broker_restart(&broker);
+    harness_check_rc(pawl_query_result(lane, "long", id, result, sizeof result, &have), PAWL_OK);
+    harness_check(have == 4 && memcmp(result, "made", 4) == 0);
+    /* A step that is too large poisons it here. */
+    static const char large[PAWL_RESULT_BYTES_MAX + 1];
+    harness_check_rc(pawl_txn_begin(lane, NULL, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_ack_result(txn, &m.token, 0, large, sizeof large), PAWL_E_INVALID);
+    harness_check_rc(pawl_txn_commit(txn, NULL), PAWL_E_TXN_POISONED);
+    pawl_txn_rollback(txn);
+    pawl_close(lane);
+}
+
 int main(void)
 {
     harness_begin("txn_test", 120);
@@ -306,6 +357,7 @@ int main(void)
     a_large_transaction_finds_room();
     a_function_runs_once_for_a_transaction();
     what_was_read_still_holds_at_the_commit();
+    steps_bring_progress_and_results();
     harness_broker_stop(&broker);
     return 0;
 }
