@@ -8,7 +8,9 @@
  * when it takes place and when others see it. */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Two words of different writers stand this far apart: adjacent-line prefetch pairs 64-byte lines.
  */
@@ -23,6 +25,12 @@ uint64_t pawl_step_load(const void *p, unsigned bytes, enum pawl_step_order orde
 void pawl_step_store(void *p, uint64_t v, unsigned bytes, enum pawl_step_order order);
 uint64_t pawl_step_add(void *p, uint64_t v, unsigned bytes);
 uint64_t pawl_step_swap(void *p, uint64_t v, unsigned bytes);
+uint64_t pawl_step_or(void *p, uint64_t v, unsigned bytes);
+/* The value found; it was `expected` if and only if `v` is there now. */
+uint64_t pawl_step_cas(void *p, uint64_t expected, uint64_t v, unsigned bytes);
+/* The futex: wait sleeps if the word still has the value; wake answers how many it woke. */
+void pawl_step_wait(uint32_t *word, uint32_t value);
+uint32_t pawl_step_wake(uint32_t *word, uint32_t count);
 #define PAWL_LOAD(p, order, step) pawl_step_load((p), sizeof *(p), PAWL_STEP_##step)
 #define PAWL_STORE(p, v, order, step) pawl_step_store((p), (v), sizeof *(p), PAWL_STEP_##step)
 #else
@@ -66,6 +74,92 @@ static inline uint32_t pawl_swap_u32(uint32_t *p, uint32_t v)
     return (uint32_t)pawl_step_swap(p, v, sizeof *p);
 #else
     return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
+#endif
+}
+/* The new value. */
+static inline uint32_t pawl_or_seq_u32(uint32_t *p, uint32_t v)
+{
+#ifdef PAWL_ATOMIC_STEP
+    return (uint32_t)(pawl_step_or(p, v, sizeof *p) | v);
+#else
+    return __atomic_or_fetch(p, v, __ATOMIC_SEQ_CST);
+#endif
+}
+/* Compare and swap: true if the word was *expected and is v now; else false, and *expected is what
+ * was found. Acquire and release; acquire if it failed. */
+static inline bool pawl_cas_u64(uint64_t *p, uint64_t *expected, uint64_t v)
+{
+#ifdef PAWL_ATOMIC_STEP
+    uint64_t found = pawl_step_cas(p, *expected, v, sizeof *p);
+    bool done = found == *expected;
+    *expected = found;
+    return done;
+#else
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#endif
+}
+/* The same, and in the one order of all seq_cst accesses if it succeeds. */
+static inline bool pawl_cas_seq_u64(uint64_t *p, uint64_t *expected, uint64_t v)
+{
+#ifdef PAWL_ATOMIC_STEP
+    return pawl_cas_u64(p, expected, v);
+#else
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
+#endif
+}
+static inline bool pawl_cas_seq_u32(uint32_t *p, uint32_t *expected, uint32_t v)
+{
+#ifdef PAWL_ATOMIC_STEP
+    uint32_t found = (uint32_t)pawl_step_cas(p, *expected, v, sizeof *p);
+    bool done = found == *expected;
+    *expected = found;
+    return done;
+#else
+    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE);
+#endif
+}
+/* What was loaded before stays before what is loaded after. The thread sanitizer does not see it:
+ * for accesses that are atomic themselves. */
+static inline void pawl_fence_acq(void)
+{
+#if !defined(PAWL_ATOMIC_STEP) && !defined(__SANITIZE_THREAD__)
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PAWL_COPY_BY_WORDS
+#endif
+#endif
+#if defined(PAWL_ATOMIC_STEP) || defined(__SANITIZE_THREAD__)
+#define PAWL_COPY_BY_WORDS
+#endif
+
+/* Bytes into and out of shared memory that another may write or read at the same time; whoever does
+ * not know better afterwards must throw away what he read. `shared` is aligned to 8 and has room up
+ * to the next multiple of 8. Under the explorer and the thread sanitizer by relaxed words. */
+static inline void pawl_copy_in(void *shared, const void *from, size_t bytes)
+{
+#ifdef PAWL_COPY_BY_WORDS
+    for (size_t at = 0; at < bytes; at += 8) {
+        uint64_t w = 0;
+        memcpy(&w, (const char *)from + at, bytes - at < 8 ? bytes - at : 8);
+        pawl_store_rlx_u64((uint64_t *)(void *)((char *)shared + at), w);
+    }
+#else
+    memcpy(shared, from, bytes);
+#endif
+}
+static inline void pawl_copy_out(void *to, const void *shared, size_t bytes)
+{
+#ifdef PAWL_COPY_BY_WORDS
+    for (size_t at = 0; at < bytes; at += 8) {
+        uint64_t w = pawl_load_rlx_u64((const uint64_t *)(const void *)((const char *)shared + at));
+        memcpy((char *)to + at, &w, bytes - at < 8 ? bytes - at : 8);
+    }
+#else
+    memcpy(to, shared, bytes);
 #endif
 }
 static inline void pawl_cpu_relax(void)

@@ -44,6 +44,7 @@
 #define PAWL_DIRECT_RETRIES_MAX 65536u     /* of one call, then the words are taken for hostile */
 #define PAWL_DIRECT_MARKED_MAX 64u         /* marked messages kept in order among themselves */
 #define PAWL_DIRECT_COPY_FIRST_MAX 4096u   /* longer bodies are claimed before they are copied */
+#define PAWL_DIRECT_PATIENCE 16u           /* looks; about 1 us */
 #define PAWL_DIRECT_SLEEP_NS_MAX UINT64_C(1000000000)
 
 #define PAWL_DIRECT_MAGIC 0x3154435249445750ull /* "PWDIRCT1" */
@@ -219,6 +220,7 @@ struct pawl_direct_lane {
     uint64_t *announcement;
     uint64_t head; /* as last seen: an old one only makes the walk shorter */
     uint32_t owner;
+    uint32_t copy_first_max; /* longer bodies are claimed first; COPY_FIRST_MAX but in tests */
     uint32_t patience;  /* looks at a place being written before it is passed; 0 is right, too */
     uint32_t noted, at; /* of the reservation: slots, and the next to publish */
     uint32_t published; /* of the reservation */
@@ -433,8 +435,9 @@ static inline uint64_t pawl_direct_lap(const struct pawl_direct *q, uint64_t pos
 }
 /* [5.4] Shared by both sides; the caller wakes readers. */
 void pawl_direct_mark(const struct pawl_direct *q, uint64_t position);
-/* Lowest marked READY message below p: true and *position. *looked: look was not zero. */
-bool pawl_direct_find(const struct pawl_direct *q, uint64_t p, uint64_t *position, bool *looked);
+/* The lowest marked READY message below p, among the first MARKED_MAX: true, its position and the
+ * word that it was seen under. Clears stale marks on its way. */
+bool pawl_direct_find(const struct pawl_direct *q, uint64_t p, uint64_t *position, uint64_t *word);
 /* The claimer of the slot takes its mark away. */
 void pawl_direct_unmark(const struct pawl_direct *q, uint64_t position);
 
