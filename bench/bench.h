@@ -212,6 +212,16 @@ double bench_path_life(const struct bench *b, enum pawl_mode mode, uint32_t body
                        uint64_t retention_ns, bool keys);
 double bench_lives_rate(const struct bench *b, enum pawl_mode mode, bool keys);
 
+/* limits.c: the way of one cache line, both sides spinning on the first two cores; messages a
+ * second of a ring between two processes, `batch` a publish. */
+void bench_line_way(const struct bench *b, struct pawl_histogram *h);
+double bench_bare_ring(const struct bench *b, uint32_t body_bytes, uint32_t batch,
+                       uint64_t ring_bytes);
+
+/* direct.c: its parts of `latency` and `throughput`. */
+void bench_direct_latency(const struct bench *b);
+void bench_direct_throughput(const struct bench *b);
+
 /* device.c: the disk without a broker. Appends 4 KiB blocks to a zero-filled file with O_DIRECT and
  * O_DSYNC through io_uring, one in flight. */
 struct bench_device;

@@ -454,6 +454,8 @@ void bench_latency(const struct bench *b)
         { "_spin", b->broker_core, b->client_core, true },
         { "_unpinned", -1, -1, false },
     };
+    if ((b->modes & 1u << PAWL_DIRECT) != 0)
+        bench_direct_latency(b);
     static const enum pawl_mode modes[] = { PAWL_DURABLE, PAWL_RELAXED, PAWL_MEMORY };
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         if ((b->modes & 1u << modes[i]) == 0)

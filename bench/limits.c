@@ -95,6 +95,16 @@ static void stamp_receive(void *arg)
     }
 }
 
+void bench_line_way(const struct bench *b, struct pawl_histogram *h)
+{
+    struct pair *p = bench_share(sizeof(*p));
+    p->rounds = b->small ? 20000 : 500000;
+    pawl_histogram_init(&p->h);
+    run_pair(bench_core(0), stamp_send, bench_core(1), stamp_receive, p, "cache line");
+    *h = p->h;
+    bench_unshare(p, sizeof(*p));
+}
+
 static void cacheline(const struct bench *b)
 {
     struct bench_result mean, way;
@@ -146,7 +156,7 @@ static void ring_produce(void *arg)
     struct pawl_ring_producer r = {
         .data = p->ring, .size = p->ring_bytes, .tail_shm = &p->tail, .head_shm = &p->head
     };
-    uint64_t body[128];
+    uint64_t body[136];
     memset(body, 0x5a, sizeof(body));
     uint32_t bytes = p->record_bytes;
     for (uint64_t i = 0; i < p->rounds; i++) {
@@ -171,7 +181,7 @@ static void ring_consume(void *arg)
     struct pawl_ring_consumer r = {
         .data = p->ring, .size = p->ring_bytes, .tail_shm = &p->tail, .head_shm = &p->head
     };
-    uint64_t warm = p->rounds / 10, start = 0, body[128];
+    uint64_t warm = p->rounds / 10, start = 0, body[136];
     for (uint64_t i = 0; i < p->rounds;) {
         const void *record;
         uint32_t bytes;
@@ -190,6 +200,24 @@ static void ring_consume(void *arg)
             start = bench_now();
     }
     p->elapsed_ns = bench_now() - start;
+}
+
+double bench_bare_ring(const struct bench *b, uint32_t body_bytes, uint32_t batch,
+                       uint64_t ring_bytes)
+{
+    struct pair *p = bench_share(sizeof(*p));
+    p->record_bytes = body_bytes + 8;
+    p->batch = batch;
+    p->ring_bytes = ring_bytes;
+    p->ring = ring_map(ring_bytes);
+    p->rounds = (uint64_t)(b->small ? 200000 : b->seconds * 20e6) * 64 / body_bytes;
+    run_pair(bench_core(1), ring_consume, bench_core(0), ring_produce, p, "bare ring");
+    if (p->bad > 0)
+        bench_fail("the bare ring delivered %llu wrong records", (unsigned long long)p->bad);
+    double rate = (double)(p->rounds - p->rounds / 10) * 1e9 / (double)p->elapsed_ns;
+    munmap(p->ring, 2 * ring_bytes);
+    bench_unshare(p, sizeof(*p));
+    return rate;
 }
 
 static void ring_case(const struct bench *b, uint32_t body_bytes, uint32_t batch, uint64_t ring)

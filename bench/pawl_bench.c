@@ -215,7 +215,7 @@ static void parse(struct choice *c, int argc, char **argv)
     if (b->repeats == 0)
         b->repeats = b->small ? 1 : 5;
     if (b->modes == 0)
-        b->modes = 1u << PAWL_DURABLE | 1u << PAWL_MEMORY;
+        b->modes = 1u << PAWL_DURABLE | 1u << PAWL_MEMORY | 1u << PAWL_DIRECT;
     const char *wrong = b->plot == NULL ? NULL : bench_plot_check(b->plot);
     if (wrong != NULL) {
         fprintf(stderr, "pawl-bench: %s\n", wrong);

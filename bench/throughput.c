@@ -388,6 +388,7 @@ void bench_throughput(const struct bench *b)
     in_turn(b, "in_turn_memory_one_core", PAWL_MEMORY, 0, b->broker_core, 75000);
     in_turn(b, "in_turn_memory_one_core_prefetch", PAWL_MEMORY, 16, b->broker_core, 100000);
     in_turn(b, "in_turn_durable_one_core", PAWL_DURABLE, 0, b->broker_core, 0);
+    bench_direct_throughput(b);
     if (b->cores >= 2)
         in_turn(b, "in_turn_memory_two_cores", PAWL_MEMORY, 0, b->client_core, 0);
 }

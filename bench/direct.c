@@ -1,0 +1,672 @@
+/* SPDX-License-Identifier: MIT */
+/* direct: queues that go from process to process without the broker. Two pinned processes share a
+ * memfd and use the functions of abi/direct.h; all of a life is in the figures: sent (copied in),
+ * leased (copied out), acknowledged. Both sides spin unless a case says asleep.
+ *
+ * In the same repeat the way of one cache line is measured, and a bare ring that moves the same
+ * bytes and neither leases nor acknowledges: the machine's phases change the figures by factors,
+ * their ratios less. */
+#include "bench.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "abi/atomic.h"
+#include "abi/direct.h"
+
+#define BATCH_MAX 64u
+#define BODY_MAX 60000u
+#define LANES 8u
+
+struct ring {
+    void *memory;
+    uint64_t bytes;
+    struct pawl_direct q;
+};
+
+struct direct_run {
+    const struct bench *b;
+    struct ring ring[2]; /* there and back */
+    uint32_t body_bytes, batch, producers, consumers;
+    uint32_t number; /* the next child's, set before it is forked */
+    bool asleep, yields;
+    uint64_t interval_ns; /* on a schedule */
+    uint32_t ready __attribute__((aligned(PAWL_LINE)));
+    uint32_t go, stop, holding;
+    struct {
+        uint64_t sent __attribute__((aligned(PAWL_LINE)));
+        uint64_t taken __attribute__((aligned(PAWL_LINE)));
+        uint64_t sum;        /* of the numbers taken or sent */
+        uint64_t longest_ns; /* between two receives that took something */
+    } of[LANES];
+    struct pawl_histogram way __attribute__((aligned(PAWL_LINE)));
+    struct pawl_histogram late;
+};
+
+static uint64_t no_clock(void *context)
+{
+    (void)context;
+    return bench_now();
+}
+
+/* A queue whose lanes 1..LANES may all be used; this process plays the broker once. */
+static void ring_make(struct ring *r, uint32_t capacity, uint32_t body_bytes)
+{
+    const struct pawl_direct_shape shape = { .capacity = capacity,
+                                             .body_bytes = body_bytes,
+                                             .lanes = LANES,
+                                             .lease_ms = 600000,
+                                             .lease_ms_max = 600000,
+                                             .id = 1 };
+    static const uint8_t session[16] = { 1 };
+    struct pawl_direct_broker broker;
+    if (pawl_direct_shape_check(&shape) != PAWL_OK)
+        bench_fail("a direct queue of %u slots of %u bytes is refused", capacity, body_bytes);
+    r->bytes = pawl_direct_bytes(&shape);
+    int fd = memfd_create("pawl-bench", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)r->bytes) != 0)
+        bench_fail("no memory for a direct queue: %s", strerror(errno));
+    r->memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    close(fd);
+    void *half = calloc(1, pawl_direct_broker_bytes(&shape));
+    if (r->memory == MAP_FAILED || half == NULL)
+        bench_fail("no memory for a direct queue");
+    pawl_direct_init(r->memory, &shape);
+    if (pawl_direct_open(&r->q, r->memory, r->bytes, &shape) != PAWL_OK)
+        bench_fail("a new direct queue does not open");
+    pawl_direct_broker_init(&broker, &r->q, half, 1, no_clock, NULL);
+    for (uint32_t i = 0; i < LANES; i++) {
+        int number = pawl_direct_lane_take(&broker, session);
+        if (number < 0)
+            bench_fail("no lane: %s", pawl_strname(number));
+        pawl_direct_lane_live(&broker, (uint32_t)number);
+    }
+    free(half);
+}
+
+static void ring_free(struct ring *r) { munmap(r->memory, r->bytes); }
+
+static struct pawl_direct_lane *lane_of(const struct ring *r, uint32_t number)
+{
+    struct pawl_direct_lane *lane = calloc(1, sizeof(*lane));
+    if (lane == NULL || pawl_direct_lane_init(lane, &r->q, number) != PAWL_OK)
+        bench_fail("no lane %u", number);
+    return lane;
+}
+
+/* --- one operation --------------------------------------------------------------------------- */
+
+static void relax(const struct direct_run *run)
+{
+    if (run->yields)
+        sched_yield();
+    else
+        pawl_cpu_relax();
+}
+
+/* All of them, waiting for room; false: told to stop before. */
+static bool send_all(const struct direct_run *run, struct pawl_direct_lane *lane,
+                     const struct pawl_direct_body *bodies, uint32_t n)
+{
+    for (uint32_t done = 0; done < n;) {
+        int rc = pawl_direct_send(lane, bodies + done, n - done, NULL);
+        if (rc > 0)
+            done += (uint32_t)rc;
+        else if (rc != PAWL_E_FULL)
+            bench_fail("direct send: %s", pawl_strname(rc));
+        else if (pawl_load_acq_u32(&run->stop) == 2)
+            return false;
+        else
+            relax(run);
+    }
+    return true;
+}
+
+static uint32_t take_some(struct pawl_direct_lane *lane, struct pawl_direct_delivery *out,
+                          uint32_t n)
+{
+    int rc = pawl_direct_receive(lane, out, n, PAWL_DIRECT_COPY);
+    if (rc < 0)
+        bench_fail("direct receive: %s", pawl_strname(rc));
+    return (uint32_t)rc;
+}
+
+static void settle(struct pawl_direct_lane *lane, const struct pawl_direct_delivery *d)
+{
+    int rc = pawl_direct_ack(lane, &d->token);
+    if (rc != PAWL_OK)
+        bench_fail("direct ack: %s", pawl_strname(rc));
+}
+
+/* The next message, leased and acknowledged. */
+static void take_one(const struct direct_run *run, struct pawl_direct_lane *lane,
+                     struct pawl_direct_delivery *d)
+{
+    uint32_t *gate = &lane->q.shm->readers;
+    for (uint64_t looks = 0; take_some(lane, d, 1) == 0; looks++) {
+        if (!run->asleep) {
+            while (!pawl_direct_poll(lane))
+                relax(run);
+            continue;
+        }
+        uint32_t kept = pawl_direct_gate_prepare(gate);
+        if (take_some(lane, d, 1) == 1)
+            break;
+        pawl_direct_gate_wait(gate, kept, PAWL_DIRECT_SLEEP_NS_MAX);
+    }
+    settle(lane, d);
+}
+
+/* --- latency: one at a time ------------------------------------------------------------------ */
+
+static uint64_t *body_new(const struct direct_run *run)
+{
+    uint64_t *body = calloc(1, run->body_bytes + 8u);
+    if (body == NULL)
+        bench_fail("no memory");
+    return body;
+}
+
+static void ping_child(void *arg)
+{
+    struct direct_run *run = arg;
+    struct pawl_direct_lane *out = lane_of(&run->ring[0], 1), *in = lane_of(&run->ring[1], 1);
+    uint64_t *body = body_new(run), *back = body_new(run);
+    struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
+    struct pawl_direct_delivery d = { .body = back };
+    uint64_t warm = bench_now() + (uint64_t)(run->b->seconds * 0.2e9);
+    uint64_t end = warm + (uint64_t)(run->b->seconds * 1e9);
+    do {
+        body[0] = bench_now();
+        body[1] = body[0] >= warm;
+        send_all(run, out, &send, 1);
+        take_one(run, in, &d);
+    } while (body[0] < end);
+    body[0] = 0; /* the last one */
+    send_all(run, out, &send, 1);
+}
+
+static void pong_child(void *arg)
+{
+    struct direct_run *run = arg;
+    struct pawl_direct_lane *in = lane_of(&run->ring[0], 2), *out = lane_of(&run->ring[1], 2);
+    uint64_t *body = body_new(run);
+    struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
+    struct pawl_direct_delivery d = { .body = body };
+    for (;;) {
+        take_one(run, in, &d);
+        uint64_t now = bench_now();
+        if (body[0] == 0)
+            return;
+        if (body[1] != 0)
+            pawl_histogram_add(&run->way, now - body[0]);
+        send_all(run, out, &send, 1);
+    }
+}
+
+/* --- latency: on a schedule ------------------------------------------------------------------ */
+
+static void schedule_child(void *arg)
+{
+    struct direct_run *run = arg;
+    struct pawl_direct_lane *out = lane_of(&run->ring[0], 1);
+    uint64_t *body = body_new(run);
+    struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
+    uint64_t due = bench_now() + 1000000, warm = due + (uint64_t)(run->b->seconds * 0.2e9);
+    uint64_t end = warm + (uint64_t)(run->b->seconds * 1e9);
+    for (; due < end; due += run->interval_ns) {
+        uint64_t now;
+        while ((now = bench_now()) < due)
+            pawl_cpu_relax();
+        body[0] = due;
+        body[1] = due >= warm;
+        send_all(run, out, &send, 1);
+        if (due >= warm)
+            pawl_histogram_add(&run->late, now - due);
+    }
+    body[0] = 0;
+    send_all(run, out, &send, 1);
+}
+
+static void hand_child(void *arg)
+{
+    struct direct_run *run = arg;
+    struct pawl_direct_lane *in = lane_of(&run->ring[0], 2);
+    uint64_t *body = body_new(run);
+    struct pawl_direct_delivery d = { .body = body };
+    for (;;) {
+        take_one(run, in, &d);
+        uint64_t now = bench_now();
+        if (body[0] == 0)
+            return;
+        if (body[1] != 0)
+            pawl_histogram_add(&run->way, now - body[0]);
+    }
+}
+
+static struct direct_run *run_new(const struct bench *b, uint32_t capacity, uint32_t body_bytes,
+                                  uint32_t rings)
+{
+    struct direct_run *run = bench_share(sizeof(*run));
+    run->b = b;
+    run->body_bytes = body_bytes;
+    for (uint32_t i = 0; i < rings; i++)
+        ring_make(&run->ring[i], capacity, body_bytes);
+    pawl_histogram_init(&run->way);
+    pawl_histogram_init(&run->late);
+    return run;
+}
+
+static void run_free(struct direct_run *run)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        if (run->ring[i].memory != NULL)
+            ring_free(&run->ring[i]);
+    bench_unshare(run, sizeof(*run));
+}
+
+static void two(struct direct_run *run, void (*first)(void *), void (*second)(void *))
+{
+    pid_t b_side = bench_spawn(bench_core(1), second, run);
+    pid_t a_side = bench_spawn(bench_core(0), first, run);
+    bench_join(a_side, "direct sender");
+    bench_join(b_side, "direct receiver");
+}
+
+static void latency_case(const struct bench *b, bool asleep)
+{
+    struct bench_result way, line, ratio;
+    char size[16] = "";
+    if (b->body_bytes != 64)
+        snprintf(size, sizeof(size), "_%u", b->body_bytes);
+    const char *suffix = asleep ? "_asleep" : "";
+    bench_result_init(&way, "latency", asleep ? "us" : "ns", "direct_one_way%s%s", size, suffix);
+    bench_result_init(&line, "latency", "ns", "line_beside_direct_one_way%s%s", size, suffix);
+    bench_result_init(&ratio, "latency", "ratio of p50", "direct_of_line%s%s", size, suffix);
+    bench_result_note(&way, "from before the send to after the ack, one reading of the clock");
+    if (!asleep && b->body_bytes == 64)
+        bench_result_aim(&ratio, "value", BENCH_AT_MOST, 2);
+    struct pawl_histogram *h = malloc(sizeof(*h));
+    struct bench_repeats r = { 0 };
+    while (h != NULL && bench_wanted(b, "latency", way.name) && bench_repeat_next(b, &r)) {
+        struct direct_run *run = run_new(b, 256, b->body_bytes, 2);
+        run->asleep = asleep;
+        bench_line_way(b, h);
+        two(run, ping_child, pong_child);
+        if (bench_repeat_keep(b, &r)) {
+            bench_result_histogram(&way, &run->way, asleep ? 1000 : 1);
+            bench_result_histogram(&line, h, 1);
+            bench_result_value(&ratio, (double)pawl_histogram_percentile(&run->way, 0.5) /
+                                           (double)pawl_histogram_percentile(h, 0.5));
+        }
+        run_free(run);
+    }
+    free(h);
+    way.far = line.far = ratio.far = r.far;
+    bench_result_print(b, &way);
+    bench_result_print(b, &line);
+    bench_result_print(b, &ratio);
+}
+
+static void latency_schedule(const struct bench *b, uint64_t rate)
+{
+    struct bench_result way, late;
+    char size[16] = "";
+    if (b->body_bytes != 64)
+        snprintf(size, sizeof(size), "_%u", b->body_bytes);
+    bench_result_init(&way, "latency", "ns", "direct_schedule_%llu%s", (unsigned long long)rate,
+                      size);
+    bench_result_init(&late, "latency", "ns", "direct_schedule_%llu%s_sender_late",
+                      (unsigned long long)rate, size);
+    struct bench_repeats r = { 0 };
+    while (bench_wanted(b, "latency", way.name) && bench_repeat_next(b, &r)) {
+        struct direct_run *run = run_new(b, 1024, b->body_bytes, 1);
+        run->interval_ns = rate > PAWL_NS_S ? 1 : PAWL_NS_S / rate;
+        two(run, schedule_child, hand_child);
+        if (bench_repeat_keep(b, &r)) {
+            bench_result_histogram(&way, &run->way, 1);
+            bench_result_histogram(&late, &run->late, 1);
+        }
+        run_free(run);
+    }
+    way.far = late.far = r.far;
+    bench_result_print(b, &way);
+    bench_result_print(b, &late);
+}
+
+void bench_direct_latency(const struct bench *b)
+{
+    if (b->cores < 2) {
+        bench_say(b, "NEEDS_CORES: direct_one_way spins on 2 cores, here is one: left out");
+        return;
+    }
+    latency_case(b, false);
+    latency_case(b, true);
+    if (b->rate > 0) {
+        latency_schedule(b, b->rate);
+    } else {
+        latency_schedule(b, 100000);
+        latency_schedule(b, 1000000);
+    }
+}
+
+/* --- throughput ------------------------------------------------------------------------------ */
+
+struct buffers {
+    uint64_t *bytes; /* BATCH_MAX bodies */
+    uint32_t stride; /* in words */
+};
+
+static struct buffers buffers_new(const struct direct_run *run)
+{
+    struct buffers s = { .stride = (run->body_bytes + 63) / 64 * 8 };
+    s.bytes = aligned_alloc(64, (size_t)s.stride * 8 * BATCH_MAX);
+    if (s.bytes == NULL)
+        bench_fail("no memory");
+    memset(s.bytes, 0x5a, (size_t)s.stride * 8 * BATCH_MAX);
+    return s;
+}
+
+/* Numbers each producer's messages; the number says the producer, too. */
+static void producer_child(void *arg)
+{
+    struct direct_run *run = arg;
+    uint32_t me = run->number, last = run->body_bytes / 8 - 1;
+    struct pawl_direct_lane *lane = lane_of(&run->ring[0], me + 1);
+    struct buffers s = buffers_new(run);
+    struct pawl_direct_body bodies[BATCH_MAX];
+    uint64_t next = 0, sum = 0;
+    for (uint32_t i = 0; i < run->batch; i++)
+        bodies[i] =
+            (struct pawl_direct_body){ .data = s.bytes + i * s.stride, .length = run->body_bytes };
+    pawl_add_seq_u32(&run->ready, 1);
+    while (pawl_load_acq_u32(&run->go) == 0)
+        sched_yield();
+    while (pawl_load_acq_u32(&run->stop) == 0) {
+        for (uint32_t i = 0; i < run->batch; i++, next++) {
+            uint64_t *body = s.bytes + i * s.stride;
+            body[0] = next << 8 | me;
+            body[last] = ~body[0];
+            sum += body[0];
+        }
+        send_all(run, lane, bodies, run->batch);
+    }
+    run->of[me].sum = sum;
+    pawl_store_rel_u64(&run->of[me].sent, next);
+}
+
+/* One consumer gets each producer's messages in the order sent, nothing torn. */
+static void check(const struct direct_run *run, const uint64_t *body, uint64_t *seen)
+{
+    uint32_t from = (uint32_t)(body[0] & 0xff);
+    if (from >= run->producers || body[run->body_bytes / 8 - 1] != ~body[0] ||
+        body[0] >> 8 < seen[from])
+        bench_fail("direct: message %llu of producer %u came where %llu was due",
+                   (unsigned long long)(body[0] >> 8), from, (unsigned long long)seen[from]);
+    seen[from] = (body[0] >> 8) + 1;
+}
+
+static void consumer_child(void *arg)
+{
+    struct direct_run *run = arg;
+    uint32_t me = run->number;
+    struct pawl_direct_lane *lane = lane_of(&run->ring[0], me + 1);
+    struct buffers s = buffers_new(run);
+    struct pawl_direct_delivery d[BATCH_MAX];
+    uint64_t seen[LANES] = { 0 }, taken = 0, sum = 0, longest = 0, last_look = 0;
+    for (uint32_t i = 0; i < run->batch; i++)
+        d[i] = (struct pawl_direct_delivery){ .body = s.bytes + i * s.stride };
+    pawl_add_seq_u32(&run->ready, 1);
+    while (pawl_load_acq_u32(&run->stop) < 2) {
+        uint32_t n = take_some(lane, d, run->batch);
+        if (n == 0) {
+            relax(run);
+            continue;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            check(run, d[i].body, seen);
+            sum += *(const uint64_t *)d[i].body;
+            settle(lane, &d[i]);
+        }
+        /* The clock at times only: it costs as much as a life. */
+        if ((taken ^ (taken + n)) >> 10 != 0) {
+            uint64_t now = bench_now();
+            longest = last_look != 0 && now - last_look > longest ? now - last_look : longest;
+            last_look = now;
+        }
+        taken += n;
+        pawl_store_rel_u64(&run->of[me].taken, taken);
+    }
+    run->of[me].sum = sum;
+    run->of[me].longest_ns = longest;
+}
+
+/* Leases one message, and holds it till the end. */
+static void holder_child(void *arg)
+{
+    struct direct_run *run = arg;
+    uint32_t me = run->number;
+    struct pawl_direct_lane *lane = lane_of(&run->ring[0], me + 1);
+    struct buffers s = buffers_new(run);
+    struct pawl_direct_delivery d = { .body = s.bytes };
+    pawl_add_seq_u32(&run->ready, 1);
+    while (take_some(lane, &d, 1) == 0)
+        sched_yield();
+    run->of[me].sum = s.bytes[0];
+    pawl_store_rel_u32(&run->holding, 1);
+    while (pawl_load_acq_u32(&run->stop) == 0)
+        bench_pause(10000000);
+    settle(lane, &d);
+    pawl_store_rel_u64(&run->of[me].taken, 1);
+}
+
+static uint64_t sum_of(const struct direct_run *run, uint32_t from, uint32_t n, bool taken)
+{
+    uint64_t all = 0;
+    for (uint32_t i = from; i < from + n; i++)
+        all += pawl_load_acq_u64(taken ? &run->of[i].taken : &run->of[i].sent);
+    return all;
+}
+
+/* Nothing lost, nothing twice: as many, with the same sum. */
+static void check_all(const struct direct_run *run, uint32_t lanes)
+{
+    uint64_t sent = 0, taken = 0;
+    for (uint32_t i = 0; i < lanes; i++) {
+        if (i < run->producers)
+            sent += run->of[i].sum;
+        else
+            taken += run->of[i].sum;
+    }
+    if (sent != taken)
+        bench_fail("direct: as many messages came as were sent, but not the same");
+}
+
+static int compare_double(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Rate of the whole time, and what a tenth of all slices exceeds: nearly that of a quiet machine,
+ * also where others use the cores now and then. */
+static double watch(struct direct_run *run, double *quiet)
+{
+    enum { SLICES = 4096 };
+    static double slice[SLICES];
+    uint32_t from = run->producers, n = run->consumers, slices = 0;
+    uint64_t begin = sum_of(run, from, n, true), last = begin, start = bench_now(), at = start;
+    uint64_t end = start + (uint64_t)(run->b->seconds * 1e9);
+    while (at < end || last == begin) {
+        bench_pause(20000000);
+        uint64_t taken = sum_of(run, from, n, true), now = bench_now();
+        if (slices < SLICES)
+            slice[slices++] = (double)(taken - last) * 1e9 / (double)(now - at);
+        last = taken;
+        at = now;
+    }
+    qsort(slice, slices, sizeof(slice[0]), compare_double);
+    *quiet = slice[slices - 1 - slices / 10];
+    return (double)(last - begin) * 1e9 / (double)(at - start);
+}
+
+struct direct_figures {
+    double rate, quiet, longest_ms;
+};
+
+static void run_lives(struct direct_run *run, bool held, struct direct_figures *out)
+{
+    const struct bench *b = run->b;
+    uint32_t n = run->producers, m = run->consumers, lanes = n + m + held;
+    pid_t child[LANES];
+    run->yields = lanes - held > b->cores;
+    for (run->number = 0; run->number < lanes; run->number++) {
+        bool holder = run->number == n + m;
+        uint32_t core = run->number < n ? 0 : 1;
+        if (b->cores >= n + m)
+            core = run->number % (n + m);
+        child[run->number] = bench_spawn(bench_core(holder ? 0 : core),
+                                         run->number < n ? producer_child
+                                         : holder        ? holder_child
+                                                         : consumer_child,
+                                         run);
+        bench_await(&run->ready, run->number + 1, "direct");
+    }
+    pawl_store_rel_u32(&run->go, 1);
+    if (held)
+        bench_await(&run->holding, 1, "holder of a lease");
+    bench_pause((uint64_t)(b->seconds * 0.2e9));
+    out->rate = watch(run, &out->quiet);
+    pawl_store_rel_u32(&run->stop, 1);
+    for (uint32_t i = 0; i < n; i++)
+        bench_join(child[i], "direct producer");
+    if (held)
+        bench_join(child[n + m], "holder of a lease");
+    uint64_t sent = sum_of(run, 0, n, false), end = bench_now() + 30 * PAWL_NS_S;
+    while (sum_of(run, n, m + held, true) < sent && bench_now() < end)
+        bench_pause(1000000);
+    if (sum_of(run, n, m + held, true) != sent)
+        bench_fail("direct: %llu messages were sent and %llu came", (unsigned long long)sent,
+                   (unsigned long long)sum_of(run, n, m + held, true));
+    pawl_store_rel_u32(&run->stop, 2);
+    out->longest_ms = 0;
+    for (uint32_t i = n; i < n + m; i++) {
+        bench_join(child[i], "direct consumer");
+        double ms = (double)run->of[i].longest_ns / 1e6;
+        out->longest_ms = ms > out->longest_ms ? ms : out->longest_ms;
+    }
+    check_all(run, lanes);
+}
+
+struct direct_case {
+    const char *name;
+    uint32_t body_bytes, capacity, batch, clients; /* as many producers as consumers */
+    double aim;
+};
+
+static void measure(const struct bench *b, const struct direct_case *c, bool held,
+                    struct direct_figures *out)
+{
+    struct direct_run *run = run_new(b, c->capacity, c->body_bytes, 1);
+    run->batch = c->batch;
+    run->producers = run->consumers = c->clients;
+    run_lives(run, held, out);
+    run_free(run);
+}
+
+/* The bare ring gets as much memory as the slots have, up to a power of two. */
+static uint64_t bare_bytes(const struct direct_case *c)
+{
+    uint64_t bytes = 65536, want = (uint64_t)c->capacity * (32 + c->body_bytes);
+    while (bytes < want)
+        bytes *= 2;
+    return bytes;
+}
+
+static void throughput_case(const struct bench *b, const struct direct_case *c)
+{
+    struct bench_result rate, bare, ratio, lines, pause;
+    bench_result_init(&rate, "throughput", "lives/s", "%s", c->name);
+    bench_result_init(&bare, "throughput", "messages/s", "%s_bare_ring", c->name);
+    bench_result_init(&ratio, "throughput", "of the bare ring", "%s_ratio", c->name);
+    bench_result_init(&lines, "throughput", "ways of a line a life", "%s_lines", c->name);
+    bench_result_init(&pause, "throughput", "ms", "%s_longest_pause", c->name);
+    rate.cores = bare.cores = ratio.cores = lines.cores = pause.cores = 2 * c->clients;
+    if (c->aim > 0)
+        bench_result_aim(&rate, "value", BENCH_AT_LEAST, c->aim);
+    struct pawl_histogram *h = malloc(sizeof(*h));
+    struct bench_repeats r = { 0 };
+    while (h != NULL && bench_wanted(b, "throughput", c->name) && bench_repeat_next(b, &r)) {
+        struct direct_figures f;
+        double plain = 0;
+        bench_line_way(b, h);
+        if (c->clients == 1)
+            plain = bench_bare_ring(b, c->body_bytes, c->batch, bare_bytes(c));
+        measure(b, c, false, &f);
+        if (!bench_repeat_keep(b, &r))
+            continue;
+        double line = (double)pawl_histogram_percentile(h, 0.5);
+        bench_result_value(&rate, f.rate);
+        bench_result_value(&lines, 1e9 / f.rate / line);
+        if (plain > 0) {
+            bench_result_value(&bare, plain);
+            bench_result_value(&ratio, f.rate / plain);
+        }
+        bench_result_value(&pause, f.longest_ms);
+        bench_result_note(&rate, "a line takes %.0f ns one way", line);
+    }
+    free(h);
+    rate.far = bare.far = ratio.far = lines.far = pause.far = r.far;
+    bench_result_print(b, &rate);
+    bench_result_print(b, &bare);
+    bench_result_print(b, &ratio);
+    bench_result_print(b, &lines);
+    bench_result_print(b, &pause);
+}
+
+/* One consumer holds a lease throughout; the others go on. --seconds 60: for a minute. */
+static void held_case(const struct bench *b)
+{
+    const struct direct_case c = { "direct_64_lease_held", 64, 1024, 1, 1, 0 };
+    struct bench_result kept;
+    bench_result_init(&kept, "throughput", "%", "%s", c.name);
+    bench_result_aim(&kept, "value", BENCH_AT_LEAST, 80);
+    bench_result_note(&kept,
+                      "rate while one lease is held for %.1f s, of that without; quiet tenths",
+                      b->seconds);
+    struct bench_repeats r = { 0 };
+    while (bench_wanted(b, "throughput", c.name) && bench_repeat_next(b, &r)) {
+        struct direct_figures without, with;
+        measure(b, &c, false, &without);
+        measure(b, &c, true, &with);
+        if (bench_repeat_keep(b, &r))
+            bench_result_value(&kept, 100 * with.quiet / without.quiet);
+    }
+    kept.far = r.far;
+    bench_result_print(b, &kept);
+}
+
+void bench_direct_throughput(const struct bench *b)
+{
+    static const struct direct_case cases[] = {
+        { "direct_64_single", 64, 1024, 1, 1, 15e6 },
+        { "direct_64_batch_32", 64, 1024, 32, 1, 0 },
+        { "direct_64_batch_32_1m", 64, 8192, 32, 1, 0 },
+        { "direct_64_batch_32_4m", 64, 32768, 32, 1, 0 },
+        { "direct_64_batch_32_8m", 64, 65536, 32, 1, 60e6 },
+        { "direct_1024_single", 1024, 1024, 1, 1, 6e6 },
+        { "direct_1024_batch_32", 1024, 1024, 32, 1, 0 },
+        { "direct_1024_batch_32_8m", 1024, 8192, 32, 1, 24e6 },
+        { "direct_64_2x2", 64, 1024, 1, 2, 0 },
+    };
+    if (b->cores < 2) {
+        bench_say(b, "NEEDS_CORES: direct queues spin on 2 cores, here is one: left out");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        throughput_case(b, &cases[i]);
+    held_case(b);
+}
