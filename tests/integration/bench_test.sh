@@ -49,7 +49,8 @@ for number, line in enumerate(open(sys.argv[1]), 1):
 for want in ("limits cacheline_one_way", "limits device_4k_spin", "path path_memory_64",
              "durable send_64_spin_two_cores", "durable ratio_64_spin_two_cores",
              "durable 16_producers_pinned", "throughput durable_64", "latency memory_one_way",
-             "latency durable_round_trip", "latency memory_schedule_1000", "throughput memory_64",
+             "latency durable_round_trip", "latency memory_schedule_1000",
+             "latency direct_one_way", "throughput direct_64_single", "throughput direct_64_2x2", "throughput memory_64",
              "throughput in_turn_memory_one_core", "txn durable_16_clients", "recover log_1024",
              "memory index_durable_64", "timers storm_lateness_durable", "timers live_in_storm_memory",
              "ledger resident_an_entry", "ledger rate_kept_durable_64", "death redelivery_durable",
@@ -58,7 +59,7 @@ for want in ("limits cacheline_one_way", "limits device_4k_spin", "path path_mem
     if (bench, case) in seen:
         continue
 
-    if len(os.sched_getaffinity(0)) >= 2 or ("two_cores" not in case and "cacheline" not in case):
+    if len(os.sched_getaffinity(0)) >= 2 or ("two_cores" not in case and "cacheline" not in case and "direct" not in case):
         wrong("no result of", want)
 for key in (("throughput", "durable_64"), ("throughput", "memory_64"), ("recover", "log_1024")):
     if key in seen and not seen[key]["value"] > 0:
