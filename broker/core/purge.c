@@ -5,7 +5,7 @@
  *             records that name up to PIECE messages each; nothing is delivered meanwhile; answered
  *             with the last piece, which says that it is. A crash between leaves some purged, and
  *             the window says how far it got: submitted again, the command takes the rest of what
- *             there was at first.
+ *             there was at first. What has expired by the clock ends as such and is not counted.
  *   drop      the QUEUE record says all. What the queue holds is freed afterwards without records:
  *             nobody can see it any more. A message under lease becomes a tombstone, for its token.
  *   forget    a timer a queue, at the time of the oldest tombstone; and at once above the limit
@@ -21,20 +21,30 @@
 
 struct piece {
     uint64_t ids[PIECE];
-    uint32_t count;
+    uint32_t expired[PIECE]; /* numbers */
+    uint32_t count, expired_count;
     uint64_t id_max;
 };
+
+static bool whole(const struct piece *p) { return p->count < PIECE && p->expired_count < PIECE; }
 
 static void add(struct pawl_core *core, struct piece *p, uint32_t n)
 {
     const struct pawl_core_message *m = pawl_core_message_at(core, n);
-    if (m->id <= p->id_max)
-        p->ids[p->count++] = m->id;
+    if (m->id > p->id_max)
+        return;
+#ifndef PAWL_BUG_PURGE_EXPIRED
+    if (pawl_core_message_expired(core, m)) {
+        p->expired[p->expired_count++] = n;
+        return;
+    }
+#endif
+    p->ids[p->count++] = m->id;
 }
 
 static void gather_list(struct pawl_core *core, struct piece *p, const struct pawl_core_list *l)
 {
-    for (uint32_t n = l->first; n != 0 && p->count < PIECE; n = pawl_core_message_at(core, n)->next)
+    for (uint32_t n = l->first; n != 0 && whole(p); n = pawl_core_message_at(core, n)->next)
         add(core, p, n);
 }
 
@@ -45,7 +55,7 @@ static void gather_order(struct pawl_core *core, struct piece *p, uint32_t head)
         return;
     const struct pawl_ready *rest = &pawl_core_order_at(core, pawl_core_order_find(core, m))->rest;
     uint32_t n = pawl_ready_walk(rest, &core->messages, 0);
-    for (; n != 0 && p->count < PIECE; n = pawl_ready_walk(rest, &core->messages, n))
+    for (; n != 0 && whole(p); n = pawl_ready_walk(rest, &core->messages, n))
         add(core, p, n);
 }
 
@@ -53,7 +63,7 @@ static void gather_order(struct pawl_core *core, struct piece *p, uint32_t head)
 static void gather_ready(struct pawl_core *core, struct piece *p, const struct pawl_ready *ready)
 {
     uint32_t n = pawl_ready_walk(ready, &core->messages, 0);
-    for (; n != 0 && p->count < PIECE; n = pawl_ready_walk(ready, &core->messages, n)) {
+    for (; n != 0 && whole(p); n = pawl_ready_walk(ready, &core->messages, n)) {
         add(core, p, n);
         gather_order(core, p, n);
     }
@@ -78,7 +88,7 @@ void pawl_core_purge_apply(struct pawl_core *core, struct pawl_core_queue *q, co
 static void append(struct pawl_core *core, struct pawl_core_purge *job, const struct piece *p,
                    uint64_t forget)
 {
-    bool last = p->count < PIECE;
+    bool last = whole(p);
 #ifdef PAWL_BUG_PURGE_HALF_DONE
     last = true;
 #endif
@@ -101,6 +111,18 @@ static void append(struct pawl_core *core, struct pawl_core_purge *job, const st
 
 enum purge_result { PURGE_DONE, PURGE_NO_ROOM, PURGE_LATER };
 
+/* Their time to live is over though their timers have not fired: who looked was told EXPIRED, so
+ * that is what they are, and not purged. */
+static enum purge_result expire(struct pawl_core *core, const struct piece *p, bool logged)
+{
+    for (uint32_t i = 0; i < p->expired_count; i++) {
+        if (logged && !pawl_core_has_room(core, PAWL_EXPIRE_ROOM))
+            return PURGE_NO_ROOM;
+        (void)pawl_core_end_message(core, p->expired[i], PAWL_STATE_EXPIRED, NULL, 0);
+    }
+    return PURGE_LATER;
+}
+
 /* LATER: there may be more. */
 static enum purge_result purge_piece(struct pawl_core *core, struct pawl_core_purge *job)
 {
@@ -116,6 +138,8 @@ static enum purge_result purge_piece(struct pawl_core *core, struct pawl_core_pu
     for (uint32_t i = 0; i < PAWL_PRIORITIES; i++)
         gather_ready(core, &p, &q->ready[i]);
     gather_ready(core, &p, &q->blocked);
+    if (p.expired_count)
+        return expire(core, &p, logged);
     job->total += p.count;
     if (job->total == 0)
         return PURGE_DONE;
@@ -125,7 +149,7 @@ static enum purge_result purge_piece(struct pawl_core *core, struct pawl_core_pu
     pawl_core_purge_apply(core, q, p.ids, p.count, forget);
     /* The record has ids alone: the tombstones still need those that made the messages, and keep
      * their homes. */
-    return p.count < PIECE ? PURGE_DONE : PURGE_LATER;
+    return whole(&p) ? PURGE_DONE : PURGE_LATER;
 }
 
 /* It goes on later: a copy of the window must not lose how far it has got. */

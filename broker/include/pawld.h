@@ -43,7 +43,8 @@ struct pawld_options {
     uint32_t blocks_in_flight; /* 1..8; 0: 2 */
     uint64_t spin_ns;          /* look this long, yielding, before sleeping; default 0 */
     uint64_t memory_bytes;     /* 0: a quarter of the RAM or cgroup limit; at least 64 MiB */
-    uint64_t max_log_bytes;    /* 0: 8 GiB; at least 4 segments */
+    uint64_t max_log_bytes;    /* 0: 8 GiB; at least 4 segments. Crashes in the middle of
+                                * copying may make one segment more of it, once */
     uint64_t segment_bytes; /* when the directory is made; power of two, 1 MiB..1 GiB; 0: 64 MiB */
     uint64_t block_bytes;   /* 64 KiB..1 MiB, power of two; 0: 256 KiB */
     uint64_t relaxed_window_ns;               /* 0: 10 ms */

@@ -120,6 +120,9 @@ bool pawl_log_may_grow(const struct pawl_log *log);
 bool pawl_log_disk_full(const struct pawl_log *log);
 uint64_t pawl_log_max(const struct pawl_log *log);        /* bytes that all segments may have */
 void pawl_log_want(struct pawl_log *log, uint64_t bytes); /* grow to hold this much, if allowed */
+/* All room is used, and what is left does not hold the copies that would free some: one segment
+ * beyond max_bytes may be made to copy into. A directory gets one such segment at most. */
+void pawl_log_rescue(struct pawl_log *log);
 uint64_t pawl_log_oldest_segment(const struct pawl_log *log); /* number of the oldest one in use */
 uint64_t pawl_log_newest_segment(const struct pawl_log *log);
 /* All in the oldest segment has been copied and the copies are durable: it may be reused, once a

@@ -116,6 +116,7 @@ struct pawl_log {
     uint8_t *zeros, *ready_page;
     char prep_name[16];
     bool disk_full;
+    bool rescue; /* one more than max_bytes allows is wanted */
     uint64_t want, now;
 
     struct pawl_log *abandoned; /* open.c */

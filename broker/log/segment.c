@@ -223,6 +223,13 @@ static bool may_add(const struct pawl_log *log)
            ((uint64_t)log->slot_count + 1) * log->id.segment_bytes <= log->options.max_bytes;
 }
 
+/* Beyond max_bytes, once in the life of a directory. */
+static bool may_rescue(const struct pawl_log *log)
+{
+    return log->rescue && log->slot_count < log->slot_max &&
+           (uint64_t)log->slot_count * log->id.segment_bytes <= log->options.max_bytes;
+}
+
 static void tend_prep(struct pawl_log *log)
 {
     if (log->prep_step != PAWL_PREP_IDLE || log->now < log->prep_retry_at)
@@ -234,7 +241,8 @@ static void tend_prep(struct pawl_log *log)
             blank = i;
     if (blank == PAWL_NONE32) {
         bool spare = log->next != PAWL_NONE32 || find_candidate(log) != PAWL_NONE32;
-        if ((spare && pawl_log_existing(log) >= log->want) || !may_add(log))
+        if ((spare && pawl_log_existing(log) >= log->want) ||
+            (!may_add(log) && (spare || !may_rescue(log))))
             return;
         uint32_t number = unused_number(log);
         if (number >= PAWL_LOG_SLOTS_MAX)
@@ -279,8 +287,11 @@ bool pawl_log_may_grow(const struct pawl_log *log)
 {
     if (log->disk_full || log->failed)
         return false;
-    return log->existing < log->slot_count || may_add(log);
+    bool within = (uint64_t)log->slot_count * log->id.segment_bytes <= log->options.max_bytes;
+    return (within && log->existing < log->slot_count) || may_add(log);
 }
+
+void pawl_log_rescue(struct pawl_log *log) { log->rescue = true; }
 
 uint64_t pawl_log_max(const struct pawl_log *log) { return log->options.max_bytes; }
 bool pawl_log_disk_full(const struct pawl_log *log) { return log->disk_full; }

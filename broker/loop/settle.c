@@ -78,6 +78,13 @@ static uint64_t used_bytes(const struct pawl_engine *e)
     return pawl_log_appended(e->log) - pawl_log_oldest_segment(e->log) * e->segment_bytes;
 }
 
+/* Room that decisions count on: one segment beyond the limit (pawl_log_rescue) is for copies. */
+static uint64_t usable_bytes(const struct pawl_engine *e)
+{
+    uint64_t existing = pawl_log_existing(e->log);
+    return existing > pawl_log_max(e->log) ? existing - e->segment_bytes : existing;
+}
+
 static uint64_t others(const struct pawl_engine *e)
 {
     return pawl_log_appended(e->log) - e->copied;
@@ -96,7 +103,7 @@ static bool round_pays(const struct pawl_engine *e)
 #endif
     return oldest <= e->early_until || /* it goes on */
            others(e) - e->early_others + ended >= e->segment_bytes / 2 ||
-           pawl_log_existing(e->log) < (in_use + 3) * e->segment_bytes;
+           usable_bytes(e) < (in_use + 3) * e->segment_bytes;
 }
 
 /* The log cannot grow, and there is little left beside what a whole round of copies may take: a
@@ -107,7 +114,7 @@ static bool copy_early(const struct pawl_engine *e)
 {
     uint64_t used = used_bytes(e), live = pawl_core_live(e->core), segment = e->segment_bytes;
     return !pawl_log_may_grow(e->log) && used > live + segment + segment / 2 &&
-           used + live / 4 * 3 + 3 * segment > pawl_log_existing(e->log) && round_pays(e);
+           used + live / 4 * 3 + 3 * segment > usable_bytes(e) && round_pays(e);
 }
 
 static bool copy_needed(const struct pawl_engine *e)
@@ -122,7 +129,7 @@ static bool copy_needed(const struct pawl_engine *e)
 static bool squeezed(const struct pawl_engine *e)
 {
     uint64_t in_use = pawl_log_newest_segment(e->log) - pawl_log_oldest_segment(e->log) + 1;
-    return pawl_log_existing(e->log) < (in_use + 2) * e->segment_bytes && copy_needed(e);
+    return usable_bytes(e) < (in_use + 2) * e->segment_bytes && copy_needed(e);
 }
 
 /* True: there is more to copy and room for it now. */
@@ -163,9 +170,18 @@ static bool copy_forward(struct pawl_engine *e)
     if (copied + COPY_BYTES_MIN / 2 >= budget)
         return true;
     e->starved = true;
+    if (copied != 0 || pawl_log_pending(e->log))
+        return false;
     /* Not even an empty block was enough: a large message at the end of a segment. */
-    if (copied == 0 && !pawl_log_pending(e->log))
-        return pawl_log_admit(e->log, e->record_bytes_max);
+    if (pawl_log_admit(e->log, e->record_bytes_max))
+        return true;
+        /* Or there is no block. Before the last segments are taken there is room for a round of
+         * copies (squeezed()), but a crash in the middle of one costs some of it, and then another
+         * crash. */
+#ifndef PAWL_BUG_NO_RESCUE
+    if (pawl_log_room(e->log) == 0 && pawl_log_in_flight(e->log) == 0)
+        pawl_log_rescue(e->log);
+#endif
     return false;
 }
 
@@ -182,7 +198,7 @@ static uint64_t outcomes_to_come(struct pawl_engine *e, uint64_t log_bytes)
 
 static void space(struct pawl_engine *e)
 {
-    uint64_t existing = pawl_log_existing(e->log);
+    uint64_t existing = usable_bytes(e);
     uint64_t promised = 2 * pawl_core_live(e->core) + 2 * e->segment_bytes;
     uint64_t want = promised + 2 * e->segment_bytes;
     if (e->reserve != 0) /* copies of sends may take more than they free: see copy_early() */

@@ -546,7 +546,10 @@ struct pawl *harness_open_with(const struct harness_broker *b, struct pawl_optio
     options->dir = b->dir;
     if (b->socket[0] != '\0')
         options->socket = b->socket;
-    int rc = pawl_open(options, &lane);
+    int rc;
+    /* It may have been killed a moment ago, by this test, and be on its way back. */
+    for (int i = 0; (rc = pawl_open(options, &lane)) == PAWL_E_BROKER_DOWN && i < 3000; i++)
+        usleep(10000);
     if (rc != PAWL_OK)
         harness_fail("pawl_open: %s: %s", pawl_strname(rc), pawl_last_text(NULL));
     return lane;

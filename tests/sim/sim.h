@@ -116,7 +116,7 @@ struct sim_op {
     uint64_t index, time;        /* of the last take */
     uint64_t time_min, time_max; /* of all takes: a crash may set pawl time back to what it kept */
     uint64_t fired_min;          /* all timers of before this had fired at each take */
-    uint64_t first_index, first_crashes, first_epoch; /* of the first take */
+    uint64_t first_index, first_crashes, first_epoch, first_time; /* of the first take */
     uint64_t limits; /* 1 << enum pawl_limit that may be met at the last take */
     /* the answer as it was last shown */
     int32_t result;

@@ -38,6 +38,18 @@ static struct sim_queue *some_queue(struct sim *w)
     return q->id != 0 ? q : NULL;
 }
 
+/* Has another message of this queue that nobody outside knows this size? A scan could not tell them
+ * apart, should both senders be gone: neither could be restored at the end. */
+static bool size_taken(const struct sim_queue *q, uint32_t body)
+{
+    for (uint32_t i = 0; i < q->message_count; i++) {
+        const struct sim_message *m = q->messages[i];
+        if (!m->gone && m->id == 0 && m->body_bytes == body)
+            return true;
+    }
+    return false;
+}
+
 /* A send, not yet submitted. NULL: no queue. plain: without a dedup key, and small. */
 static struct sim_op *make_send(struct sim *w, struct sim_lane *lane, struct sim_queue *q,
                                 bool plain)
@@ -79,13 +91,14 @@ static struct sim_op *make_send(struct sim *w, struct sim_lane *lane, struct sim
     } else {
         first = NULL;
     }
-    uint32_t record;
+    uint32_t record, tries = 64;
     /* The size tells the mode, so that rooms reserved in one lane can be told apart. */
     do {
         body++;
+        tries--;
         record = (uint32_t)pawl_align_up(
             sizeof(struct pawl_comp_delivery) + (key != 0) + key_bytes + headers_bytes + body, 8);
-    } while (record / 8 % 3 != q->options.mode);
+    } while (record / 8 % 3 != q->options.mode || (!first && tries && size_taken(q, body)));
     uint32_t fixed = sizeof(struct pawl_cmd_send) + (timed ? (uint32_t)sizeof times : 0);
     struct sim_op *op =
         sim_op_create(w, lane, PAWL_CMD_SEND, fixed, (key != 0) + key_bytes + headers_bytes + body);

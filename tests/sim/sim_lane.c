@@ -176,6 +176,7 @@ bool sim_lane_take(struct sim *w, struct sim_lane *lane)
         op->first_index = w->index;
         op->first_crashes = w->crashes;
         op->first_epoch = w->epoch;
+        op->first_time = w->now.time;
         w->totals->operations++;
     }
     op->state = SIM_OP_TAKEN;

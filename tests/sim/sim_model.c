@@ -232,12 +232,12 @@ struct sim_message *sim_model_send(struct sim *w, struct sim_op *op, uint8_t pri
 /* --- commands -------------------------------------------------------------------------------- */
 
 /* Is a purge under way that may end it at any moment? */
-static bool coming(const struct sim_way *way)
+static const struct sim_op *coming(const struct sim *w, const struct sim_way *way)
 {
     for (uint32_t i = 0; i < SIM_PREDS; i++)
         if (way->preds[i].op != 0 && way->preds[i].coming)
-            return true;
-    return false;
+            return w->ops[way->preds[i].op - 1];
+    return NULL;
 }
 
 void sim_model_decide(struct sim *w, struct sim_message *m, struct sim_op *op)
@@ -261,8 +261,9 @@ void sim_model_decide(struct sim *w, struct sim_message *m, struct sim_op *op)
         sim_rules_decide(w, m, &way, op, &out);
         if (op->carrier != NULL)
             sim_unit_others(w, &way, op, &out);
-        if (coming(&way) && sim_rules_live(way.state)) {
-            sim_rules_purge(w, &way);
+        const struct sim_op *purge = coming(w, &way);
+        if (purge != NULL && sim_rules_live(way.state)) {
+            sim_rules_purge(w, &way, purge->first_time);
             sim_rules_decide(w, m, &way, op, &out);
         }
     }
@@ -1030,7 +1031,7 @@ static void answer_purge(struct sim *w, struct sim_op *op, uint64_t value)
                 if (p != NULL && sim_rules_live(way.state)) {
                     if (!before || (again && way.epoch >= op->first_epoch))
                         sim_set_add(w, &kept, &way);
-                    sim_rules_purge(w, &way);
+                    sim_rules_purge(w, &way, op->first_time);
                 }
                 sim_set_add(w, &kept, &way);
             }

@@ -135,7 +135,8 @@ void sim_rules_yield(struct sim *w, struct sim_set *out, struct sim_way way,
                      const struct sim_pred *pred);
 bool sim_rules_terminal(uint8_t state);
 bool sim_rules_live(uint8_t state);
-void sim_rules_purge(struct sim *w, struct sim_way *way);
+/* since: it was purged between then and now. */
+void sim_rules_purge(struct sim *w, struct sim_way *way, uint64_t since);
 struct sim_pred *sim_pred_find(struct sim_way *way, uint32_t op);
 
 /* --- sim_order.c: many messages -------------------------------------------------------------- */

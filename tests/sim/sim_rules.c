@@ -550,7 +550,7 @@ static void decide_purge(struct sim *w, struct sim_message *m, const struct sim_
         true;
     sim_set_add(w, out, &coming.ways[0]);
     struct sim_way purged = *way;
-    sim_rules_purge(w, &purged);
+    sim_rules_purge(w, &purged, w->now.time);
     sim_set_add(w, out, &purged);
     free(coming.ways);
 }
@@ -560,9 +560,10 @@ bool sim_rules_live(uint8_t state)
     return state == PAWL_STATE_READY || state == PAWL_STATE_LEASED || state == PAWL_STATE_DEAD;
 }
 
-void sim_rules_purge(struct sim *w, struct sim_way *way)
+void sim_rules_purge(struct sim *w, struct sim_way *way, uint64_t since)
 {
     make_terminal(w, way, PAWL_STATE_PURGED);
+    way->from = since;
 }
 
 void sim_rules_decide(struct sim *w, struct sim_message *m, const struct sim_way *way,

@@ -19,6 +19,7 @@
  * ahead, recovering twice gives the same state, a failed log publishes nothing. */
 
 #define LIVENESS_TURNS 30000u
+#define LIVENESS_WAITS 300000u
 #define OPEN_TRIES 6u
 
 static void open_broker(struct sim *w);
@@ -553,7 +554,7 @@ static bool idle(struct sim *w)
 }
 
 /* Jumps to the next thing that anybody waits for; no timer may be later than the model's. */
-static void jump(struct sim *w, bool quiet)
+static uint64_t jump(struct sim *w, bool quiet)
 {
     uint64_t now = pawl_io_sim_now(w->io), boot = sim_boot(w);
     uint64_t next = pawl_engine_next(w->engine), disk = pawl_io_sim_next(w->io);
@@ -575,6 +576,7 @@ static void jump(struct sim *w, bool quiet)
     if (step == UINT64_MAX || (step == 0 && quiet && disk == UINT64_MAX))
         step = SIM_MS;
     sim_time_pass(w, quiet ? step : 0);
+    return quiet ? step : 0;
 }
 
 static void drain(struct sim *w)
@@ -582,9 +584,11 @@ static void drain(struct sim *w)
     char text[256];
     sim_note(w, "LIVENESS");
     sim_faults_end(w);
-    uint32_t calm = 0;
-    for (uint32_t i = 0; calm < 24; i++) {
-        if (i == LIVENESS_TURNS) {
+    uint32_t calm = 0, waits = 0;
+    for (uint32_t i = 0; calm < 24;) {
+        /* Waiting for the time of a message costs few turns a day, but wall clocks that were set
+         * back make it many days. */
+        if (i == LIVENESS_TURNS || waits == LIVENESS_WAITS) {
             for (uint32_t m = 0; m < w->message_count; m++)
                 if (!w->messages[m]->gone && !sim_model_settled(w->messages[m])) {
                     sim_model_dump(w, w->messages[m]);
@@ -594,7 +598,10 @@ static void drain(struct sim *w)
         }
         bool quiet = turn(w);
         calm = sim_model_left(w, text) == NULL ? calm + 1 : 0;
-        jump(w, quiet);
+        if (jump(w, quiet) > SIM_S)
+            waits++;
+        else
+            i++;
     }
 }
 

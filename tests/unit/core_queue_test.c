@@ -240,6 +240,29 @@ static void purge_takes_all_in_every_state(void **state)
     }
 }
 
+/* Who looks sees EXPIRED from that moment on, and never PURGED after. */
+static void what_has_expired_by_the_clock_is_not_purged(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    uint64_t q = core_create(&w->a, "q", PAWL_DURABLE);
+    const struct core_send_options ttl = { .priority = 3, .ttl_ns = PAWL_NS_S };
+    for (uint32_t i = 0; i < 10000; i++) /* more than a piece passes over */
+        (void)core_send_with(&w->a, q, "short", &ttl);
+    (void)core_send(&w->a, q, "long");
+    core_pass(&w->s, 2 * PAWL_NS_S); /* the clock alone */
+    struct core_answer a = core_queue_command(&w->a, PAWL_CMD_QUEUE_PURGE, "q", NULL);
+    assert_int_equal(a.result, PAWL_OK);
+    assert_int_equal(a.value, 1);
+    core_turn(&w->s);
+    struct pawl_queue_stat st = core_stat(&w->a, "q");
+    assert_int_equal(st.purged, 1);
+    assert_int_equal(st.expired, 10000);
+    assert_int_equal(st.ready, 0);
+    core_check(&w->s);
+    end(w);
+}
+
 static void a_long_purge_goes_in_pieces(void **state)
 {
     (void)state;
@@ -518,6 +541,7 @@ int main(void)
         cmocka_unit_test(alter_keeps_what_it_must),
         cmocka_unit_test(quotas_name_themselves),
         cmocka_unit_test(purge_takes_all_in_every_state),
+        cmocka_unit_test(what_has_expired_by_the_clock_is_not_purged),
         cmocka_unit_test(a_long_purge_goes_in_pieces),
         cmocka_unit_test(a_dropped_queue_is_gone_for_all),
         cmocka_unit_test(what_a_dropped_queue_held_costs_nothing_later),

@@ -20,6 +20,7 @@
 static struct {
     uint64_t room, appended, durable, existing, oldest, newest, wanted;
     uint32_t in_flight, seals, marks, releases, tends;
+    uint32_t rescues;
     bool pending, failed, marked, grows, full, refuse_seal, admits_large;
     uint8_t bytes[1 << 16];
 } wal;
@@ -119,6 +120,11 @@ bool pawl_log_may_grow(const struct pawl_log *log)
 {
     (void)log;
     return wal.grows;
+}
+void pawl_log_rescue(struct pawl_log *log)
+{
+    (void)log;
+    wal.rescues++;
 }
 uint64_t pawl_log_max(const struct pawl_log *log)
 {
@@ -716,6 +722,29 @@ static void a_log_that_cannot_grow_keeps_its_last_segments_for_copies(void **sta
     assert_true(pawl_engine_progress(engine) != progress);
 }
 
+/* Crashes in the middle of copying have taken what was kept for it. */
+static void a_log_without_room_to_copy_into_asks_for_one_segment_more(void **state)
+{
+    (void)state;
+    wal.grows = false;
+    heart.live = 4 * SEGMENT;
+    wal.existing = 10 * SEGMENT;
+    fill_segments(9);
+    heart.copy_left = SEGMENT;
+    wal.room = 0;
+    wal.in_flight = 1;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(wal.rescues, 0); /* what is written may make room */
+    wal.in_flight = 0;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(wal.rescues, 1);
+    /* The one beyond the limit is for copies: sends do not count on it. */
+    wal.existing = LOG_MAX + SEGMENT;
+    heart.live = (LOG_MAX - 2 * SEGMENT) / 2 + 1;
+    (void)pawl_engine_settle(engine);
+    assert_int_equal(heart.refused, PAWL_LIMIT_LOG);
+}
+
 /* Copies until nothing more is to do. Returns how many segments were released. */
 static uint64_t copy_all(void)
 {
@@ -907,6 +936,7 @@ int main(void)
         TEST(copies_keep_pace_with_what_is_appended),
         TEST(a_quarter_of_the_block_is_kept_for_copies),
         TEST(a_log_that_cannot_grow_keeps_its_last_segments_for_copies),
+        TEST(a_log_without_room_to_copy_into_asks_for_one_segment_more),
         TEST(a_full_log_does_not_copy_itself_in_a_circle),
         TEST(sends_are_refused_by_the_rule_of_room),
         TEST(outcomes_have_their_share_of_the_log),

@@ -261,6 +261,25 @@ static void full_disk_stops_growth_only(void **state)
     io->ops->destroy(io);
 }
 
+/* Until all segments are used and no block can be begun. */
+static void fill_up(struct log_rig *rig)
+{
+    bool stuck = false;
+    for (unsigned i = 0; i < 1000 && !stuck; i++) {
+        unsigned turns = 0;
+        while (pawl_log_room(rig->log) < 3000 && turns++ < 50) {
+            rig_seal(rig);
+            (void)rig_turn(rig);
+        }
+        stuck = pawl_log_room(rig->log) < 3000;
+        if (!stuck)
+            assert_true(rig_append(rig, 2900));
+    }
+    assert_true(stuck);
+    assert_true(rig_flush(rig));
+    assert_int_equal(pawl_log_room(rig->log), 0);
+}
+
 /* All segments are used and max_bytes is reached: a release alone, with nothing to write, must
  * bring room again. */
 static void release_brings_room_at_the_limit(void **state)
@@ -270,20 +289,7 @@ static void release_brings_room_at_the_limit(void **state)
     rig_init(&rig, io, PAWL_IO_SIM_DIR);
     rig.options.max_bytes = 4 * 65536;
     assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
-    bool stuck = false;
-    for (unsigned i = 0; i < 1000 && !stuck; i++) {
-        unsigned turns = 0;
-        while (pawl_log_room(rig.log) < 3000 && turns++ < 50) {
-            rig_seal(&rig);
-            (void)rig_turn(&rig);
-        }
-        stuck = pawl_log_room(rig.log) < 3000;
-        if (!stuck)
-            assert_true(rig_append(&rig, 2900));
-    }
-    assert_true(stuck);
-    assert_true(rig_flush(&rig));
-    assert_int_equal(pawl_log_room(rig.log), 0);
+    fill_up(&rig);
     assert_false(pawl_log_may_grow(rig.log));
     assert_false(pawl_log_disk_full(rig.log));
     pawl_log_release_oldest(rig.log);
@@ -292,6 +298,36 @@ static void release_brings_room_at_the_limit(void **state)
     assert_true(pawl_log_room(rig.log) > 3000);
     assert_int_equal(pawl_log_existing(rig.log), 4 * 65536);
     assert_true(rig_fill(&rig, 2, 2900, 1));
+    rig_fini(&rig);
+    io->ops->destroy(io);
+}
+
+/* Nothing can be released for want of room to copy into: one segment beyond the limit, once. */
+static void one_segment_beyond_the_limit_is_for_copies(void **state)
+{
+    struct pawl_io *io = pawl_io_sim_create(8);
+    struct log_rig rig;
+    rig_init(&rig, io, PAWL_IO_SIM_DIR);
+    rig.options.max_bytes = 4 * 65536;
+    assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+    fill_up(&rig);
+    pawl_log_rescue(rig.log);
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)rig_turn(&rig);
+        assert_false(pawl_log_may_grow(rig.log)); /* sends do not see it come */
+    }
+    assert_true(pawl_log_room(rig.log) > 3000);
+    assert_int_equal(pawl_log_existing(rig.log), 5 * 65536);
+    uint64_t acked = rig.acked;
+    bring_down(&rig, 9, true);
+    assert_int_equal(rig_open(&rig), PAWL_LOG_OK);
+    assert_null(rig_missing(&rig, acked));
+    fill_up(&rig);
+    pawl_log_rescue(rig.log);
+    for (unsigned i = 0; i < 1000; i++)
+        (void)rig_turn(&rig);
+    assert_int_equal(pawl_log_existing(rig.log), 5 * 65536);
+    assert_int_equal(pawl_log_room(rig.log), 0);
     rig_fini(&rig);
     io->ops->destroy(io);
 }
@@ -306,6 +342,7 @@ int main(void)
         cmocka_unit_test(stuck_write_is_never_passed),
         cmocka_unit_test(full_disk_stops_growth_only),
         cmocka_unit_test(release_brings_room_at_the_limit),
+        cmocka_unit_test(one_segment_beyond_the_limit_is_for_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
