@@ -212,6 +212,35 @@ void pawl_core_effect_write(struct pawl_core *core, const struct pawl_effect *ef
 void pawl_core_effect_done(struct pawl_core *core, const struct pawl_effect *effect, bool published,
                            uint64_t position);
 
+/* --- direct queues --------------------------------------------------------------------------- */
+
+/* The memory of direct queues is the shell's. The core keeps name, options and rights, and asks it
+ * here. Members that are NULL: this shell has no direct queues, and their mode is
+ * E_NOT_SUPPORTED. */
+struct pawl_core_direct {
+    void *ctx;
+    /* OK: there is memory for it. Else the queue is not made: E_FULL, E_RESOURCE, .... */
+    int (*create)(void *ctx, uint64_t id, const char *name,
+                  const struct pawl_queue_options *options);
+    /* It was made, altered or dropped (gone); to be shown to nobody before wait_lsn is durable. */
+    void (*changed)(void *ctx, uint64_t id, bool gone, uint64_t wait_lsn);
+    /* Fills in what is known of its messages. */
+    void (*stat)(void *ctx, uint64_t id, struct pawl_queue_stat *out);
+    /* Messages with an id above `after` and a state of the mask, in order of id: how many. */
+    uint32_t (*scan)(void *ctx, uint64_t id, uint64_t after, uint32_t state_mask,
+                     struct pawl_record *out, uint32_t max);
+    int (*restore)(void *ctx, uint64_t id, uint64_t message);
+};
+void pawl_core_set_direct(struct pawl_core *core, const struct pawl_core_direct *direct);
+void pawl_core_direct_each(const struct pawl_core *core,
+                           void (*each)(void *ctx, uint64_t id, const char *name,
+                                        const struct pawl_queue_options *options),
+                           void *ctx);
+/* May this peer do all of `rights` (receive 4, send 2, query 1) on the direct queue? OK, E_PERM,
+ * E_NOT_FOUND, E_QUEUE_GONE, E_NOT_SUPPORTED (another kind of queue). */
+int pawl_core_direct_allows(const struct pawl_core *core, const struct pawl_core_peer *peer,
+                            uint64_t id, uint32_t rights);
+
 /* --- copy-forward ---------------------------------------------------------------------------- */
 
 /* Bytes of log that all live facts would take, heads included. */

@@ -329,6 +329,19 @@ void pawl_core_queue_fact(struct pawl_core *core, const struct pawl_core_queue *
                           struct pawl_queue_rec *out);
 void pawl_core_queue_apply(struct pawl_core *core, const struct pawl_queue_rec *rec, uint64_t lsn);
 
+/* --- direct.c -------------------------------------------------------------------------------- */
+
+void pawl_core_direct_canonical(struct pawl_queue_options *options);
+int pawl_core_direct_create(struct pawl_core *core, uint64_t id, const char *name,
+                            const struct pawl_queue_options *options);
+void pawl_core_direct_changed(struct pawl_core *core, const struct pawl_core_queue *q,
+                              uint64_t wait_lsn);
+void pawl_core_direct_stat(const struct pawl_core *core, const struct pawl_core_queue *q,
+                           struct pawl_queue_stat *stat);
+/* Answered here, if it is about a direct queue; else false. */
+bool pawl_core_direct_scan(struct pawl_take *t);
+bool pawl_core_direct_restore(struct pawl_take *t);
+
 /* --- purge.c --------------------------------------------------------------------------------- */
 
 /* Frees what gone queues hold; true: there is more. */

@@ -329,6 +329,7 @@ struct pawl_core_operation {
 struct pawl_core {
     struct pawl_core_options options;
     struct pawl_core_port port;
+    struct pawl_core_direct direct; /* all NULL: none */
     struct pawl_budget budget;
     uint64_t memory_sends; /* budget for sends: the rest is for what must go on */
     struct pawl_now now;   /* newest seen */

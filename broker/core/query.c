@@ -72,6 +72,8 @@ static void fill_stat(const struct pawl_core *core, const struct pawl_core_queue
     s->cancelled = q->counters.cancelled;
     s->purged = q->counters.purged;
     s->oldest_ready_ns = oldest_ready(core, q);
+    if (q->options.mode == PAWL_DIRECT)
+        pawl_core_direct_stat(core, q, s);
 }
 
 static void stat(struct pawl_take *t, const struct pawl_cmd_queue *c)

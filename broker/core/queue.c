@@ -141,7 +141,7 @@ struct pawl_core_queue *pawl_core_queue_for(struct pawl_take *t, uint64_t id, ui
                                             int *result)
 {
     struct pawl_core_queue *q = pawl_core_queue_of(t->core, &t->session->peer, id, right, result);
-    if (!q || q->options.mode != PAWL_TABLE)
+    if (!q || (q->options.mode != PAWL_TABLE && q->options.mode != PAWL_DIRECT))
         return q;
     *result = PAWL_E_NOT_SUPPORTED;
     return NULL;
@@ -189,6 +189,14 @@ static void canonical(struct pawl_queue_options *o, const struct pawl_core_queue
         o->group = old ? old->options.group : peer->gid;
     if (o->perm == PAWL_KEEP)
         o->perm = old ? old->options.perm : PERM_DEFAULT;
+    for (uint32_t i = o->retry_count; i < PAWL_RETRY_STEPS_MAX; i++)
+        o->retry_ns[i] = 0;
+    size_t n = strlen(o->dead_forward);
+    memset(o->dead_forward + n, 0, sizeof o->dead_forward - n);
+    if (o->mode == PAWL_DIRECT) {
+        pawl_core_direct_canonical(o);
+        return;
+    }
     struct pawl_core_queue filled;
     pawl_core_queue_set_options(&filled, o);
     o->lease_ns = filled.lease_ns;
@@ -199,10 +207,6 @@ static void canonical(struct pawl_queue_options *o, const struct pawl_core_queue
     o->max_inflight = filled.inflight_max;
     o->max_failed = filled.failed_max;
     o->max_crashed = filled.crashed_max;
-    for (uint32_t i = o->retry_count; i < PAWL_RETRY_STEPS_MAX; i++)
-        o->retry_ns[i] = 0;
-    size_t n = strlen(o->dead_forward);
-    memset(o->dead_forward + n, 0, sizeof o->dead_forward - n);
 }
 
 /* --- record ---------------------------------------------------------------------------------- */
@@ -272,6 +276,7 @@ static void write_and_answer(struct pawl_take *t, struct pawl_queue_rec *r)
     uint64_t wait = pawl_core_appended(core);
     struct pawl_core_queue *q = pawl_core_queue_known(core, r->id);
     q->wait_lsn = wait;
+    pawl_core_direct_changed(core, q, wait);
     pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, r->id, lsn, wait, 0);
 }
 
@@ -298,12 +303,12 @@ static void create(struct pawl_take *t, const struct pawl_cmd_queue *c)
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
     if (c->has_options)
         o = c->options;
-    if (o.mode == PAWL_DIRECT) {
-        refuse(t, PAWL_E_NOT_SUPPORTED, 0);
-        return;
-    }
     if (pawl_queue_options_wrong(&o, c->name)) {
         refuse(t, PAWL_E_INVALID, 0);
+        return;
+    }
+    if (pawl_queue_options_unsupported(&o)) {
+        refuse(t, PAWL_E_NOT_SUPPORTED, 0);
         return;
     }
     uint32_t n = pawl_core_queue_find_name(core, c->name);
@@ -331,7 +336,16 @@ static void create(struct pawl_take *t, const struct pawl_cmd_queue *c)
         return;
     }
     uint64_t id = pawl_core_new_id(core);
+    if (o.mode == PAWL_DIRECT) {
+        int result = pawl_core_direct_create(core, id, c->name, &o);
+        if (result != PAWL_OK) {
+            refuse(t, result, result == PAWL_E_FULL ? PAWL_LIMIT_MEMORY : 0);
+            return;
+        }
+    }
     if (pawl_core_queue_make(core, id) == 0) {
+        if (o.mode == PAWL_DIRECT)
+            core->direct.changed(core->direct.ctx, id, true, 0);
         refuse(t, PAWL_E_FULL, PAWL_LIMIT_MEMORY);
         return;
     }
@@ -346,6 +360,17 @@ static struct pawl_core_queue *by_name(struct pawl_take *t, const char *name)
     uint32_t n = pawl_core_queue_find_name(core, name);
     struct pawl_core_queue *q = n ? pawl_core_queue_at(core, n) : NULL;
     return q && pawl_core_queue_sees(core, q, &t->session->peer) ? q : NULL;
+}
+
+/* What the library of a client reads in the memory of a direct queue stays as it is. */
+static bool only_rights_differ(const struct pawl_queue_options *a,
+                               const struct pawl_queue_options *b)
+{
+    struct pawl_queue_options same = *a;
+    same.owner = b->owner;
+    same.group = b->group;
+    same.perm = b->perm;
+    return memcmp(&same, b, sizeof same) == 0;
 }
 
 static void alter(struct pawl_take *t, const struct pawl_cmd_queue *c, struct pawl_core_queue *q)
@@ -363,6 +388,10 @@ static void alter(struct pawl_take *t, const struct pawl_cmd_queue *c, struct pa
         return;
     }
     canonical(&o, q, peer);
+    if (o.mode == PAWL_DIRECT && !only_rights_differ(&o, &q->options)) {
+        refuse(t, PAWL_E_NOT_SUPPORTED, 0);
+        return;
+    }
     bool admin = peer->uid == 0 || peer->uid == core->options.admin_uid;
     if (o.owner != q->options.owner && !admin) {
         refuse(t, PAWL_E_PERM, 0);
@@ -395,14 +424,16 @@ void pawl_core_queue_take(struct pawl_take *t)
         return;
     }
     if (t->type == PAWL_CMD_QUEUE_FIND) {
-        refuse(t, PAWL_OK, q->id);
+        /* The mode with it: messages of a direct queue go another way. */
+        pawl_core_lane_answer(core, t->lane, t->seq, PAWL_OK, q->id, 0, pawl_core_appended(core),
+                              q->options.mode << PAWL_ANSWER_STATE_SHIFT);
         return;
     }
     if (!pawl_core_queue_admin(core, q, t->session->peer.uid)) {
         refuse(t, PAWL_E_PERM, 0);
         return;
     }
-    if (q->options.mode == PAWL_TABLE &&
+    if ((q->options.mode == PAWL_TABLE || q->options.mode == PAWL_DIRECT) &&
         (t->type == PAWL_CMD_QUEUE_PURGE || t->type == PAWL_CMD_QUEUE_PAUSE)) {
         refuse(t, PAWL_E_NOT_SUPPORTED, 0);
         return;

@@ -63,8 +63,7 @@ static bool lane_fits(const struct pawl_record_view *v)
 static bool queue_fits(const struct pawl_queue_rec *r)
 {
     const struct pawl_queue_options *o = &r->options;
-    return op_fits(&r->op) && r->id != 0 && pawl_name_valid(r->name) &&
-           (o->mode <= PAWL_MEMORY || o->mode == PAWL_TABLE) &&
+    return op_fits(&r->op) && r->id != 0 && pawl_name_valid(r->name) && o->mode <= PAWL_TABLE &&
            o->retry_count <= PAWL_RETRY_STEPS_MAX &&
            (o->dead_forward[0] == 0 || pawl_name_valid(o->dead_forward)) &&
            o->max_message_bytes <= PAWL_MESSAGE_BYTES_MAX;

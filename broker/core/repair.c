@@ -130,6 +130,8 @@ void pawl_core_repair_take(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
     struct pawl_core_repair r;
+    if (pawl_core_direct_restore(t))
+        return;
     int result = pawl_core_repair_check(t, &r);
     uint64_t value = result == PAWL_OK ? 0 : r.value;
     uint64_t lsn = result == PAWL_OK ? pawl_core_repair_commit(&r) : 0;

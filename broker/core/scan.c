@@ -282,6 +282,8 @@ void pawl_core_scan_take(struct pawl_take *t)
     struct pawl_core *core = t->core;
     const struct pawl_cmd_scan *c = t->fixed;
     int result;
+    if (pawl_core_direct_scan(t))
+        return;
     const struct pawl_core_queue *q = pawl_core_queue_for(t, c->queue, PAWL_RIGHT_QUERY, &result);
     if (!q) {
         pawl_core_take_answer(t, result, 0, pawl_core_appended(core));

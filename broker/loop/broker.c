@@ -293,6 +293,12 @@ static int start_sessions(struct pawld *b, char *why)
     s->say_ctx = b;
     loop->boot = pawl_clock_boot();
     struct pawl_now now = pawl_engine_now(loop->engine, loop->boot, pawl_clock_wall());
+    loop->directs = (struct pawl_directs){
+        .sessions = s, .broker_epoch = b->info.epoch, .random = give_random, .random_ctx = b
+    };
+    pawl_machine_boot_id(loop->directs.boot_id);
+    pawl_directs_start(&loop->directs, s->core, b->directory.fd, loop->boot);
+    s->directs = &loop->directs;
     int rc = pawl_sessions_start(s, now, loop->boot, b->info.same_boot);
     b->sessions_started = true;
     if (rc != 0) {
@@ -388,10 +394,13 @@ static int wind_up(struct pawld *b, bool clean)
     b->over = true;
     if (clean && pawl_engine_quiesce(loop->engine))
         (void)pawl_outbox_publish(&loop->outbox);
-    if (b->sessions_started)
+    if (b->sessions_started) {
+        loop->sessions.directs = NULL;
+        pawl_directs_stop(&loop->directs);
         pawl_sessions_stop(&loop->sessions, clean && !pawl_engine_failed(loop->engine)
                                                 ? PAWL_E_BROKER_DOWN
                                                 : PAWL_E_WAL_FAILED);
+    }
     pawl_listener_close(&b->listener, 1);
     keep_stats(b);
     if (pawl_engine_close(loop->engine, clean) != PAWL_LOG_OK)

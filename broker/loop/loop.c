@@ -41,6 +41,8 @@ bool pawl_loop_turn(struct pawl_loop *loop, uint64_t timeout_ns)
         loop->io_error = ready;
     done += pawl_engine_publish(loop->engine);
     done += pawl_sessions_serve(&loop->sessions, now, loop->boot);
+    done += pawl_directs_turn(&loop->directs, loop->boot,
+                              pawl_log_durable(pawl_engine_log(loop->engine)));
     /* Before the commands: after a stop of the broker what is over ends first (C7). */
     bool more_timers = pawl_engine_timers(loop->engine, TIMERS_A_TURN);
     bool more_commands = false;
@@ -55,7 +57,8 @@ bool pawl_loop_turn(struct pawl_loop *loop, uint64_t timeout_ns)
 
 static uint64_t sleep_until(const struct pawl_loop *loop)
 {
-    return pawl_min_u64(pawl_engine_next(loop->engine), pawl_sessions_next(&loop->sessions));
+    uint64_t next = pawl_min_u64(pawl_engine_next(loop->engine), pawl_directs_next(&loop->directs));
+    return pawl_min_u64(next, pawl_sessions_next(&loop->sessions));
 }
 
 /* While a write is in flight its end is what we wait for, and that may need this very core: a yield

@@ -9,7 +9,7 @@
  *   2 clock      read once
  *   3 publish    effects whose record is durable now
  *   4 sessions   accept, attach, end
- *   5 timers     a bounded number
+ *   5 timers     a bounded number; direct queues: a share of their sweep
  *   6 intake     commands of the active lanes, a fair share each
  *   7 settle     pump, copy-forward, seal (engine.h)
  *   8 outbox     one store a lane, then wake those who wait
@@ -23,6 +23,7 @@
 #include "loop/engine.h"
 #include "loop/intake.h"
 #include "loop/outbox.h"
+#include "session/direct.h"
 #include "session/session.h"
 
 struct pawl_loop {
@@ -30,6 +31,7 @@ struct pawl_loop {
     struct pawl_engine *engine;
     struct pawl_lanes lanes;
     struct pawl_sessions sessions;
+    struct pawl_directs directs;
     struct pawl_outbox outbox;
     struct pawl_intake intake;
     uint64_t spin_ns;

@@ -6,6 +6,7 @@
  *   - LANE: sizes are right, memory allows → regions, rings and bell are made; the core opens or
  *     resumes the lane; the completion region's header is complete → LANE_OK with 3 descriptors
  *   - WATCH → a socket pair, one end goes to the client
+ *   - DIRECT, LOCKED, DETACH → session/direct_attach.c
  *   - CLOSE → that lane ends;  BYE → the session ends, clean
  * Failures: another layout, a limit, an unknown session or a wrong secret → WELCOME with the result
  * and what to do, then closed. A lane that cannot be had → LANE_OK with the result, the session
@@ -20,6 +21,7 @@
 #include "base/assert.h"
 #include "base/bits.h"
 #include "base/clock.h"
+#include "session/direct.h"
 #include "session/session.h"
 
 #define WATCH_BUFFER_BYTES 4096 /* the kernel's smallest will do: one byte says it all */
@@ -360,9 +362,51 @@ static bool take_close(struct pawl_session *s, const struct pawl_attach_watch *a
     return true;
 }
 
-bool pawl_attach_packet(struct pawl_session *session, const void *packet, size_t bytes)
+/* --- DIRECT ---------------------------------------------------------------------------------- */
+
+static bool take_direct(struct pawl_session *s, const struct pawl_attach_direct *ask, int fd)
+{
+    struct pawl_directs *directs = s->set->directs;
+    struct pawl_attach_direct_ok ok = { .type = PAWL_ATTACH_DIRECT_OK,
+                                        .queue = ask->queue,
+                                        .result = PAWL_OK };
+    const char *why = "";
+    int give_fd = -1;
+    if (!directs) {
+        ok.result = PAWL_E_NOT_SUPPORTED;
+        if (fd >= 0)
+            (void)close(fd);
+    } else if (ask->type == PAWL_ATTACH_DIRECT) {
+        if (!pawl_directs_attach(directs, s, ask, fd, &ok, &give_fd, &why))
+            return breach(s, why);
+    } else {
+        if (fd >= 0)
+            (void)close(fd);
+        if (ask->type == PAWL_ATTACH_DETACH) {
+            pawl_directs_detach(directs, s, ask);
+            return true;
+        }
+        pawl_directs_locked(directs, s, ask, &ok);
+    }
+    return give(s, &ok, sizeof ok, &give_fd, give_fd >= 0) ||
+           breach(s, "it does not read its answers");
+}
+
+static bool is_direct(uint32_t type)
+{
+    return type == PAWL_ATTACH_DIRECT || type == PAWL_ATTACH_LOCKED || type == PAWL_ATTACH_DETACH;
+}
+
+bool pawl_attach_packet(struct pawl_session *session, const void *packet, size_t bytes, int fd)
 {
     const uint32_t *type = packet;
+    if (session->state == PAWL_SESSION_ATTACHED && bytes == sizeof(struct pawl_attach_direct) &&
+        is_direct(*type))
+        return take_direct(session, packet, fd);
+    if (fd >= 0) {
+        (void)close(fd);
+        return breach(session, "it sent a descriptor");
+    }
     if (session->state == PAWL_SESSION_GREETING)
         return take_hello(session, packet, bytes);
     if (session->state != PAWL_SESSION_ATTACHED)

@@ -13,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/bits.h"
+#include "session/direct.h"
 #include "session/peer.h"
 
 #define PACKETS_A_TURN 8u /* of one connection */
@@ -96,6 +97,8 @@ static void end(struct pawl_session *session, enum pawl_core_end how, int32_t re
             struct pawl_lane *lane = PAWL_CONTAINER(l, struct pawl_lane, of_session);
             pawl_core_lane_taken(set->core, lane->core, pawl_load_acq_u64(&lane->sub->taken));
         }
+        if (how == PAWL_END_DEAD && set->directs)
+            pawl_directs_session_dead(set->directs, pawl_core_session_id(session->core));
 #ifndef PAWL_BUG_DEAD_KEPT
         pawl_core_session_end(set->core, session->core, how, set->now);
 #endif
@@ -184,15 +187,42 @@ static void discard(int fd)
             return;
 }
 
+/* One packet, and the descriptor with it where somebody may have to give one: else there is no room
+ * for control messages, and the kernel drops what descriptors come and says so. */
+static ssize_t take_packet(const struct pawl_session *session, void *packet, int *fd,
+                           struct msghdr *m)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec v = { .iov_base = packet, .iov_len = PACKET_BYTES };
+    const struct pawl_directs *directs = session->set->directs;
+    *m = (struct msghdr){ .msg_iov = &v, .msg_iovlen = 1 };
+    *fd = -1;
+    if (directs && directs->awaited > 0 && session->state == PAWL_SESSION_ATTACHED) {
+        m->msg_control = control.bytes;
+        m->msg_controllen = sizeof control.bytes;
+    }
+    ssize_t n = recvmsg(session->fd, m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n >= 0 && m->msg_control)
+        for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
+                c->cmsg_len == CMSG_LEN(sizeof(int)))
+                memcpy(fd, CMSG_DATA(c), sizeof *fd);
+    m->msg_control = NULL;
+    m->msg_iov = NULL;
+    return n;
+}
+
 /* Reads up to PACKETS_A_TURN packets. False: the session is gone. */
 static bool serve_socket(struct pawl_session *session)
 {
     for (uint32_t i = 0; i < PACKETS_A_TURN && session->set->lanes_left > 0; i++) {
         uint64_t packet[PACKET_BYTES / 8];
-        struct iovec v = { .iov_base = packet, .iov_len = sizeof packet };
-        /* No room for control messages: the kernel drops what descriptors come and says so. */
-        struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
-        ssize_t n = recvmsg(session->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        struct msghdr m;
+        int fd;
+        ssize_t n = take_packet(session, packet, &fd, &m);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
@@ -204,11 +234,13 @@ static bool serve_socket(struct pawl_session *session)
             return socket_ended(session);
         }
         if ((m.msg_flags & MSG_CTRUNC) != 0) {
+            if (fd >= 0)
+                (void)close(fd);
             pawl_session_doom(session, PAWL_E_PROTOCOL, "it sent a descriptor");
             return true;
         }
         size_t bytes = (m.msg_flags & MSG_TRUNC) != 0 ? PACKET_BYTES + 1 : (size_t)n;
-        if (!pawl_attach_packet(session, packet, bytes)) {
+        if (!pawl_attach_packet(session, packet, bytes, fd)) {
             if (session->doom != 0)
                 return true;
             discard(session->fd);

@@ -78,6 +78,8 @@ struct pawl_orphan {
     struct pawl_io_watch watch;
 };
 
+struct pawl_directs;
+
 struct pawl_session_limits {
     uint32_t sessions_max;
     uint32_t sessions_uid_max; /* of one uid, but for admin_uid and root */
@@ -92,6 +94,7 @@ struct pawl_sessions {
     struct pawl_core *core;
     struct pawl_lanes *lanes;
     struct pawl_session_limits limits;
+    struct pawl_directs *directs; /* NULL: no direct queues here */
     struct pawl_listener *listener;
     struct pawl_io_watch listen_watch;
     bool accept_pending;
@@ -129,8 +132,9 @@ void pawl_session_doom(struct pawl_session *session, int32_t result, const char 
 
 /* --- between the files of this folder -------------------------------------------------------- */
 
-/* One packet; false: the connection is to be closed now (doom has been set, or it is gone). */
-bool pawl_attach_packet(struct pawl_session *session, const void *packet, size_t bytes);
+/* One packet and the descriptor that came with it, or -1; closes that. False: the connection is to
+ * be closed now (doom has been set, or it is gone). */
+bool pawl_attach_packet(struct pawl_session *session, const void *packet, size_t bytes, int fd);
 /* A WELCOME that refuses; text may be NULL. */
 void pawl_attach_refuse(struct pawl_session *session, int32_t result, const char *text);
 /* The connection that carries this session id, or NULL. */

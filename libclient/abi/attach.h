@@ -15,9 +15,17 @@
  *                                      ← WATCH_OK (result) + 1 descriptor: a socket that gets a
  * byte when the lane has news and waits with PAWL_WAIT_FD
  *   CLOSE  (lane; no answer)          →
+ *   DIRECT (queue, rights; memory and lane that it has already) →
+ *                                      ← DIRECT_OK (result; lane, incarnation) + 1 descriptor if
+ *                                        it has not that memory: the memfd of the queue
+ *   LOCKED (queue, lane: its life byte is locked) →
+ *                                      ← DIRECT_OK: the lane is LIVE and may be used
+ *   DETACH (queue, lane; no answer)   →
  *   BYE    (clean end of the session) → closes
  *
- * The broker takes no descriptor from a client. Why a socket and not an eventfd for WATCH: its file
+ * The broker takes no descriptor from a client but one: the memory of a direct queue that its
+ * predecessor made and that it waits for (DIRECT with PAWL_DIRECT_GIVEN, asked for by
+ * PAWL_DIRECT_GIVE). Why a socket and not an eventfd for WATCH: its file
  * description is shared with the client, who could clear O_NONBLOCK and fill the counter, and the
  * broker's write would block for ever; MSG_DONTWAIT belongs to the call and not to the description.
  * The bell is the other way round: the broker polls it edge-triggered and never reads it.
@@ -36,6 +44,10 @@ enum pawl_attach_type {
     PAWL_ATTACH_WATCH_OK = 6,
     PAWL_ATTACH_BYE = 7,
     PAWL_ATTACH_CLOSE = 8, /* struct pawl_attach_watch: this lane alone, its number is free */
+    PAWL_ATTACH_DIRECT = 9,
+    PAWL_ATTACH_DIRECT_OK = 10,
+    PAWL_ATTACH_LOCKED = 11, /* struct pawl_attach_direct */
+    PAWL_ATTACH_DETACH = 12, /* struct pawl_attach_direct: out of all calls, the lock is off */
 };
 
 #define PAWL_ATTACH_LABEL_BYTES 64
@@ -119,9 +131,38 @@ struct pawl_attach_bye {
 };
 #define PAWL_BYE_LEFT 1u /* calls are open whose outcome the program never had */
 
+#define PAWL_DIRECT_GIVEN 1u /* flags of DIRECT: the memory comes with this packet */
+#define PAWL_DIRECT_GIVE 1u  /* flags of DIRECT_OK: ask again, and give the memory */
+#define PAWL_DIRECT_LATER 2u /* ask again in a moment */
+
+/* incarnation: of the memory of this queue that the process has mapped; 0: none. lane: the one that
+ * it has in that memory, its life byte locked, and takes to this session; 0: a new one. */
+struct pawl_attach_direct {
+    uint32_t type;
+    uint32_t flags;
+    uint64_t queue, incarnation;
+    uint32_t lane;
+    uint32_t rights; /* receive 4, send 2: what it is going to do */
+};
+
+/* What the client must find in the memory, beside what it needs to work with it. */
+struct pawl_attach_direct_ok {
+    uint32_t type;
+    int32_t result;
+    uint64_t queue, incarnation;
+    uint32_t lane;
+    uint32_t flags;
+    uint64_t bytes; /* of the memory */
+    uint64_t lease_ns, hold_ns, retry_ns;
+    uint32_t slots, body_bytes, attempts, reserved;
+    char text[PAWL_ATTACH_TEXT_BYTES];
+};
+
 _Static_assert(sizeof(struct pawl_attach_hello) == 128, "layout");
 _Static_assert(sizeof(struct pawl_attach_welcome) == 408, "layout");
 _Static_assert(sizeof(struct pawl_attach_lane) == 56, "layout");
 _Static_assert(sizeof(struct pawl_attach_lane_ok) == 296, "layout");
+_Static_assert(sizeof(struct pawl_attach_direct) == 32, "layout");
+_Static_assert(sizeof(struct pawl_attach_direct_ok) == 336, "layout");
 
 #endif

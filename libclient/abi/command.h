@@ -22,6 +22,10 @@
 
 /* --- commands -------------------------------------------------------------------------------- */
 
+/* Ids of messages of direct queues: their position under this bit, which no id of the broker has.
+ */
+#define PAWL_DIRECT_ID (1ull << 62)
+
 enum pawl_cmd_type {
     PAWL_CMD_NONE = 0,
     PAWL_CMD_SEND = 1,      /* struct pawl_cmd_send */

@@ -346,7 +346,7 @@ void pawl_direct_gate_wake_all(uint32_t *gate);
  * the lane lives: closing any of them drops the lock. PAWL_OK, PAWL_E_CONFLICT (another has it),
  * PAWL_E_RESOURCE. */
 int pawl_direct_life_lock(int fd, uint32_t number);
-/* Broker: does another process hold the byte? 1 yes, 0 no: nobody lives in this lane;
+/* Broker: does anybody hold the byte? 1 yes, 0 no: nobody lives in this lane;
  * PAWL_E_RESOURCE if the kernel would not say (that proves nothing). */
 int pawl_direct_life_held(int fd, uint32_t number);
 

@@ -92,7 +92,10 @@ int pawl_direct_life_lock(int fd, uint32_t number)
 int pawl_direct_life_held(int fd, uint32_t number)
 {
     struct flock f = life_byte(number, F_WRLCK);
-    if (fcntl(fd, F_GETLK, &f) != 0)
+    /* Asked as an open file, not as a process: a broker within the process of its client sees that
+     * client's locks, too. */
+    f.l_pid = 0;
+    if (fcntl(fd, F_OFD_GETLK, &f) != 0)
         return PAWL_E_RESOURCE;
     return f.l_type != F_UNLCK;
 }

@@ -61,6 +61,45 @@ static uint64_t value_of(const struct pawl_queue_options *options, const struct 
     return wide;
 }
 
+static const char *direct_wrong(const struct pawl_queue_options *o)
+{
+    if (o->max_messages != 0 &&
+        (!pawl_is_pow2(o->max_messages) || o->max_messages < PAWL_DIRECT_MESSAGES_MIN ||
+         o->max_messages > PAWL_DIRECT_MESSAGES_MAX))
+        return "max_messages of a direct queue is a power of two, 64 to 1048576, or 0 for 1024";
+    if (o->max_message_bytes > PAWL_DIRECT_MESSAGE_BYTES_MAX)
+        return "max_message_bytes of a direct queue is at most 1048576, or 0 for 1024";
+    if (o->max_failed != PAWL_KEEP && o->max_failed > PAWL_DIRECT_FAILED_MAX)
+        return "max_failed of a direct queue is at most 1023";
+    if (o->retry_count > 1)
+        return "a direct queue has one delay of retry_ns, not a ladder";
+    return NULL;
+}
+
+const char *pawl_queue_options_unsupported(const struct pawl_queue_options *o)
+{
+    if (o->mode != PAWL_DIRECT)
+        return NULL;
+    if (o->flags)
+        return "a direct queue has no ordering keys (flags)";
+    if (o->ttl_ns)
+        return "a direct queue has no time to live (ttl_ns)";
+    if (o->dedup_window_ns)
+        return "a direct queue has no dedup keys (dedup_window_ns)";
+    if (o->done_retention_ns)
+        return "a direct queue remembers no message after its end (done_retention_ns)";
+    if (o->max_bytes)
+        return "a direct queue is made whole, for max_messages of max_message_bytes: it has no "
+               "max_bytes";
+    if (o->max_inflight)
+        return "a direct queue has no limit of leases (max_inflight) but its max_messages";
+    if (o->max_crashed && o->max_crashed != PAWL_KEEP)
+        return "a direct queue counts all attempts together: max_failed, no max_crashed";
+    if (o->dead_forward[0])
+        return "the dead of a direct queue stay in it (dead_forward)";
+    return NULL;
+}
+
 const char *pawl_queue_options_wrong(const struct pawl_queue_options *options, const char *name)
 {
     for (size_t i = 0; i < PAWL_COUNT(ranges); i++) {
@@ -79,5 +118,7 @@ const char *pawl_queue_options_wrong(const struct pawl_queue_options *options, c
     if (options->dead_forward[0] && strcmp(options->dead_forward, name) == 0)
         return "dead_forward names the queue itself: name another one, or \"\" to let the dead "
                "stay";
+    if (options->mode == PAWL_DIRECT)
+        return direct_wrong(options);
     return NULL;
 }

@@ -19,4 +19,7 @@ bool pawl_name_valid(const char *name);
  * for it to say. */
 const char *pawl_queue_options_wrong(const struct pawl_queue_options *options, const char *name);
 
+/* The same of what is in its range, but which a queue of this mode has not: E_NOT_SUPPORTED. */
+const char *pawl_queue_options_unsupported(const struct pawl_queue_options *options);
+
 #endif

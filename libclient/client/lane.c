@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/direct.h"
 #include "client/lane.h"
 #include "client/session.h"
 #include "client/text.h"
@@ -229,6 +230,7 @@ void pawl_close(struct pawl *lane)
     if (!forked && pawl_swap_u32(&lane->busy, 1) != 0)
         return;
     pawl_held_free(lane, forked); /* its thread has a lane of the session, too */
+    pawl_uses_end(lane, forked);
     /* The last lane ends the session instead. Two threads that close at once may both close their
      * own first: no harm. Our reference keeps the session until the lane is gone. */
     if (!forked && pawl_load_seq_u32(&session->references) > 1)

@@ -114,11 +114,14 @@ struct pawl_queue_ref {
     uint32_t subscribed_binding;            /* lane->binding when it was made */
     uint32_t generation;                    /* lane->names when the number was learned */
     uint32_t lease_kind;                    /* of the subscription */
+    uint32_t mode;                          /* enum pawl_mode, as the broker said */
+    struct pawl_use *use;                   /* of a direct queue; NULL: not yet: direct.h */
     bool news;                              /* deliveries came since it was last received from */
     char name[PAWL_NAME_BYTES_MAX + 1];     /* "": came by a delivery, name not asked yet */
 };
 
 struct pawl_session;
+struct pawl_use;
 
 struct pawl {
     /* --- touched by every call --- */
@@ -180,6 +183,7 @@ struct pawl {
                           */
 
     /* --- queues --- */
+    struct pawl_use *uses;                /* of direct queues: direct.h */
     struct pawl_queue_ref *last_ref;      /* of the last call by name */
     struct pawl_queue_ref *last_delivery; /* of the last delivery read */
     struct pawl_queue_ref **names_table, **ids_table;

@@ -93,9 +93,10 @@ struct pawl_queue_ref *pawl_queue_by_id(struct pawl *lane, uint64_t id)
 
 /* The broker says that `name` has number `id`. */
 static struct pawl_queue_ref *learn(struct pawl *lane, const char *name, uint64_t hash,
-                                    struct pawl_queue_ref *known, uint64_t id)
+                                    struct pawl_queue_ref *known, uint64_t id, uint32_t mode)
 {
     if (known && known->id == id) {
+        known->mode = mode;
         known->generation = lane->names;
         return known;
     }
@@ -112,6 +113,7 @@ static struct pawl_queue_ref *learn(struct pawl *lane, const char *name, uint64_
     if (q->name[0])
         unlink_name(lane, q);
     q->hash = hash;
+    q->mode = mode;
     (void)strncpy(q->name, name, PAWL_NAME_BYTES_MAX);
     q->by_name = *name_bucket(lane, hash);
     *name_bucket(lane, hash) = q;
@@ -119,7 +121,7 @@ static struct pawl_queue_ref *learn(struct pawl *lane, const char *name, uint64_
     return q;
 }
 
-static int ask(struct pawl *lane, const char *name, uint64_t until, uint64_t *id)
+static int ask(struct pawl *lane, const char *name, uint64_t until, uint64_t *id, uint32_t *mode)
 {
     int rc;
     pawl_op_single(lane);
@@ -131,6 +133,7 @@ static int ask(struct pawl *lane, const char *name, uint64_t until, uint64_t *id
     (void)strncpy(c->name, name, PAWL_NAME_BYTES_MAX);
     rc = pawl_op_result(lane, until, name);
     *id = lane->one.value;
+    *mode = lane->one.state;
     /* Whatever became of the question, the call that asked it was not submitted. */
     if (rc != PAWL_OK)
         pawl_call_outcome(lane, PAWL_OUTCOME_NOT_APPLIED);
@@ -144,6 +147,7 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
 {
     struct pawl_queue_ref *q = lane->last_ref;
     uint64_t id;
+    uint32_t mode = 0;
     if (PAWL_LIKELY(q && name && strcmp(q->name, name) == 0 && q->generation == lane->names)) {
         *out = q;
         return PAWL_OK;
@@ -155,14 +159,14 @@ int pawl_queue_find(struct pawl *lane, const char *name, uint64_t until,
         if (q->hash == hash && strcmp(q->name, name) == 0)
             break;
     if (!q || q->generation != lane->names) {
-        int rc = ask(lane, name, until, &id);
+        int rc = ask(lane, name, until, &id, &mode);
         if (rc != PAWL_OK)
             return rc;
         /* Deliveries read meanwhile may have made the lane forget queues. */
         for (q = *name_bucket(lane, hash); q; q = q->by_name)
             if (q->hash == hash && strcmp(q->name, name) == 0)
                 break;
-        q = learn(lane, name, hash, q, id);
+        q = learn(lane, name, hash, q, id, mode);
         if (!q)
             return pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory for another queue");
     }

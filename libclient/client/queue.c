@@ -55,6 +55,14 @@ static int with_options(struct pawl *lane, uint16_t type, const char *name,
     const char *wrong = pawl_queue_options_wrong(&o, name);
     if (wrong)
         return pawl_call_invalid(lane, wrong);
+    const char *unsupported =
+        type == PAWL_CMD_QUEUE_CREATE ? pawl_queue_options_unsupported(&o) : NULL;
+    if (unsupported) {
+        int rc = pawl_call_enter_change(lane);
+        return rc != PAWL_OK ? rc
+                             : pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
+                                                                      "%s", unsupported));
+    }
     /* What is not used is zero: the broker compares options byte by byte. */
     memset(o.retry_ns + o.retry_count, 0, sizeof o.retry_ns - o.retry_count * sizeof o.retry_ns[0]);
     size_t used = strlen(o.dead_forward);

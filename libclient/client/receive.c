@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/direct.h"
 #include "client/lane.h"
 
 #define STANDING_NS (20 * PAWL_NS_MS)
@@ -378,7 +379,7 @@ static int prepare(struct pawl *lane, struct request *r, const char *const *queu
         return pawl_call_refuse(lane, PAWL_E_INVALID, "size of the options is none");
     if (r->o.lease_kind > PAWL_LEASE_DETACHED)
         return pawl_call_refuse(lane, PAWL_E_INVALID, "lease_kind is none");
-    if (r->o.flags & ~PAWL_RECEIVE_AT_MOST_ONCE)
+    if (r->o.flags & ~(PAWL_RECEIVE_AT_MOST_ONCE | PAWL_RECEIVE_IN_PLACE))
         return pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit");
     if (r->o.lease_ns && (r->o.lease_ns < PAWL_LEASE_NS_MIN || r->o.lease_ns > PAWL_LEASE_NS_MAX))
         return pawl_call_refuse(lane, PAWL_E_INVALID, "a lease is 1 ms to 12 h");
@@ -394,6 +395,15 @@ static int prepare(struct pawl *lane, struct request *r, const char *const *queu
                 return pawl_call_refuse(lane, PAWL_E_INVALID, "queue %s is named twice", queues[i]);
     }
     r->queue_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        if (r->queues[i]->mode == PAWL_DIRECT && count > 1)
+            return pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
+                                    "direct queue %s is received from alone", queues[i]);
+    if (r->queues[0]->mode == PAWL_DIRECT)
+        return PAWL_OK;
+    if (r->o.flags & PAWL_RECEIVE_IN_PLACE)
+        return pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
+                                "only what is in a direct queue is received in place");
     if (!(r->o.flags & PAWL_RECEIVE_AT_MOST_ONCE))
         r->credit = lane->prefetch ? lane->prefetch : lane->events_fd >= 0 ? FD_CREDIT : 0;
     else
@@ -418,6 +428,19 @@ int pawl_receive_batch(struct pawl *lane, const char *const *queues, uint32_t qu
         return pawl_call_leave(lane,
                                pawl_call_refuse(lane, PAWL_E_INVALID,
                                                 "1..16 queues, 1..1024 messages, out and count"));
+    struct pawl_queue_ref *q = lane->last_ref;
+    if (queue_count == 1 && !options && q && q->use && queues[0] && q->generation == lane->names &&
+        strcmp(q->name, queues[0]) == 0) {
+        static const struct pawl_receive_options plain = PAWL_RECEIVE_OPTIONS_INIT;
+        rc = pawl_direct_call_receive(lane, q, &plain, out, max);
+        if (PAWL_LIKELY(rc > 0))
+            *count = (uint32_t)rc;
+        if (rc != PAWL_E_QUEUE_GONE)
+            return pawl_call_leave(lane, rc > 0 ? PAWL_OK : rc == 0 ? PAWL_OK_EMPTY : rc);
+        lane->text[0] = '\0';
+        lane->outcome_set = false;
+        pawl_queue_doubt(lane);
+    }
     memset(&r, 0, offsetof(struct request, queues));
     r.credit = 0;
     r.max = max;
@@ -430,7 +453,9 @@ int pawl_receive_batch(struct pawl *lane, const char *const *queues, uint32_t qu
         if (rc == PAWL_OK)
             rc = prepare(lane, &r, queues, queue_count, options);
         if (rc == PAWL_OK)
-            rc = receive(lane, &r);
+            rc = r.queues[0]->mode == PAWL_DIRECT
+                     ? pawl_direct_call_receive(lane, r.queues[0], &r.o, out, max)
+                     : receive(lane, &r);
         if (rc != PAWL_E_QUEUE_GONE)
             break;
         pawl_queue_doubt(lane);

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "client/direct.h"
 #include "client/headers.h"
 #include "client/lane.h"
 
@@ -116,6 +117,15 @@ static bool wait_for_room(struct pawl *lane, uint64_t *pause, uint64_t until)
 
 /* --- one ------------------------------------------------------------------------------------- */
 
+static int direct_once(struct pawl *lane, struct pawl_queue_ref *q, const struct pawl_send_plan *p,
+                       const void *body)
+{
+    struct pawl_sent sent = { 0 };
+    int rc = pawl_direct_call_send(lane, q, p, body, &sent);
+    lane->one = (struct pawl_row){ .value = sent.id, .state = sent.state };
+    return rc;
+}
+
 static int send_once(struct pawl *lane, const char *queue, const struct pawl_send_plan *p,
                      const void *body)
 {
@@ -124,6 +134,8 @@ static int send_once(struct pawl *lane, const char *queue, const struct pawl_sen
     int rc = pawl_queue_find_to_use(lane, queue, until, &q);
     if (rc != PAWL_OK)
         return rc;
+    if (q->mode == PAWL_DIRECT)
+        return direct_once(lane, q, p, body);
     pawl_op_single(lane);
     rc = submit(lane, p, q->id, body, PAWL_OP_PLAIN, until);
     if (rc != PAWL_OK)
@@ -141,7 +153,7 @@ static int send_until(struct pawl *lane, const char *queue, const struct pawl_se
         if (rc == PAWL_E_QUEUE_GONE && !asked_again) {
             asked_again = true;
             pawl_queue_doubt_last(lane);
-        } else if (rc == PAWL_E_FULL && p->o.wait_room_ns) {
+        } else if (rc == PAWL_E_FULL && p->o.wait_room_ns && !lane->outcome_set) {
             if (!room_until)
                 room_until = pawl_add_sat(pawl_now(lane), p->o.wait_room_ns);
             if (!wait_for_room(lane, &pause, room_until))
@@ -169,6 +181,23 @@ int pawl_send(struct pawl *lane, const char *queue, const void *body, size_t byt
     int rc = pawl_call_enter_change(lane);
     if (rc != PAWL_OK)
         return rc;
+    struct pawl_queue_ref *q = lane->last_ref;
+    if (q && q->use && !options && queue && q->generation == lane->names &&
+        strcmp(q->name, queue) == 0) {
+        rc = pawl_send_plan(lane, &p, body, bytes, NULL);
+        if (PAWL_LIKELY(rc == PAWL_OK))
+            rc = pawl_direct_call_send(lane, q, &p, body, out);
+        if (PAWL_LIKELY(rc == PAWL_OK))
+            return pawl_call_leave(lane, rc);
+        if (rc != PAWL_E_QUEUE_GONE) {
+            if (out)
+                *out = (struct pawl_sent){ .result = rc };
+            return pawl_call_leave(lane, rc);
+        }
+        pawl_queue_doubt_last(lane);
+        lane->text[0] = '\0';
+        lane->outcome_set = false;
+    }
     lane->one = (struct pawl_row){ .result = PAWL_E_INVALID };
     rc = pawl_send_plan(lane, &p, body, bytes, options);
     if (rc == PAWL_OK)
@@ -261,6 +290,12 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
             out[i].result = rc;
         return pawl_call_leave(lane, rc);
     }
+    if (q->mode == PAWL_DIRECT) {
+        rc = pawl_direct_call_send_batch(lane, q, items, n, out);
+        if (rc == PAWL_E_QUEUE_GONE)
+            pawl_queue_doubt_last(lane);
+        return pawl_call_leave(lane, rc);
+    }
     uint32_t submitted;
     rc = run_batch(lane, q->id, items, n, rows, &submitted, until);
     for (uint32_t i = 0; i < n; i++) {
@@ -310,6 +345,9 @@ int pawl_submit_send(struct pawl *lane, const char *queue, const void *body, siz
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     if (PAWL_LIKELY(rc == PAWL_OK))
         rc = pawl_queue_find_to_use(lane, queue, until, &q);
+    if (PAWL_UNLIKELY(rc == PAWL_OK && q->mode == PAWL_DIRECT))
+        rc = pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
+                              "a direct queue answers at once: nothing of it is to be submitted");
     if (PAWL_LIKELY(rc == PAWL_OK))
         rc = submit(lane, &p, q->id, body, PAWL_OP_TICKET, until);
     if (PAWL_LIKELY(rc == PAWL_OK) && ticket)

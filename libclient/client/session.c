@@ -288,11 +288,26 @@ static ssize_t take_packet(int fd, void *out, size_t bytes, int *fds, unsigned w
     return n;
 }
 
-/* 0 sent; -1 the peer is gone or does not read. */
-static int give_packet(int fd, const void *packet, size_t bytes, uint64_t until)
+/* 0 sent; -1 the peer is gone or does not read. give: a descriptor with it, or -1. */
+static int give_packet(int fd, const void *packet, size_t bytes, int give, uint64_t until)
 {
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = { .bytes = { 0 } };
+    struct iovec v = { .iov_base = (void *)(uintptr_t)packet, .iov_len = bytes };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+    if (give >= 0) {
+        m.msg_control = control.bytes;
+        m.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof give);
+        memcpy(CMSG_DATA(c), &give, sizeof give);
+    }
     for (;;) {
-        ssize_t n = send(fd, packet, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n == (ssize_t)bytes)
             return 0;
         if (n >= 0 || (errno != EAGAIN && errno != EINTR) || ready(fd, POLLOUT, until) != 0)
@@ -300,16 +315,16 @@ static int give_packet(int fd, const void *packet, size_t bytes, uint64_t until)
     }
 }
 
-int pawl_session_exchange(struct pawl_session *session, const void *ask, size_t ask_bytes,
-                          void *answer, size_t answer_bytes, int *fds, unsigned want_fds,
-                          uint64_t until)
+int pawl_session_exchange_with(struct pawl_session *session, const void *ask, size_t ask_bytes,
+                               int give, void *answer, size_t answer_bytes, int *fds,
+                               unsigned want_fds, uint64_t until)
 {
     /* A reply that comes after we gave up would answer the next question: so the socket goes. */
     uint64_t limit = pawl_min_u64(pawl_max_u64(until, pawl_clock_boot() + 50 * PAWL_NS_MS),
                                   pawl_clock_boot() + HANDSHAKE_NS);
     if (session->socket < 0)
         return PAWL_E_BROKER_DOWN;
-    if (give_packet(session->socket, ask, ask_bytes, limit) != 0 ||
+    if (give_packet(session->socket, ask, ask_bytes, give, limit) != 0 ||
         take_packet(session->socket, answer, answer_bytes, fds, want_fds, limit) !=
             (ssize_t)answer_bytes) {
         close_fds(fds, want_fds);
@@ -319,6 +334,21 @@ int pawl_session_exchange(struct pawl_session *session, const void *ask, size_t 
         return PAWL_E_BROKER_DOWN;
     }
     return PAWL_OK;
+}
+
+int pawl_session_exchange(struct pawl_session *session, const void *ask, size_t ask_bytes,
+                          void *answer, size_t answer_bytes, int *fds, unsigned want_fds,
+                          uint64_t until)
+{
+    return pawl_session_exchange_with(session, ask, ask_bytes, -1, answer, answer_bytes, fds,
+                                      want_fds, until);
+}
+
+void pawl_session_tell(struct pawl_session *session, const void *packet, size_t bytes)
+{
+    if (session->socket >= 0 &&
+        send(session->socket, packet, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)bytes)
+        pawl_session_drop(session);
 }
 
 bool pawl_session_alive(struct pawl_session *session)

@@ -75,6 +75,12 @@ bool pawl_session_alive(struct pawl_session *session);
 int pawl_session_exchange(struct pawl_session *session, const void *ask, size_t ask_bytes,
                           void *answer, size_t answer_bytes, int *fds, unsigned want_fds,
                           uint64_t until);
+/* The same with a descriptor to the broker, or -1. */
+int pawl_session_exchange_with(struct pawl_session *session, const void *ask, size_t ask_bytes,
+                               int give, void *answer, size_t answer_bytes, int *fds,
+                               unsigned want_fds, uint64_t until);
+/* A message without an answer. A socket that does not take it is closed: its end says the same. */
+void pawl_session_tell(struct pawl_session *session, const void *packet, size_t bytes);
 void pawl_session_drop(struct pawl_session *session);
 /* Why there is no broker, and what to start. */
 void pawl_session_down_text(const struct pawl_session *session, char *text, size_t bytes);

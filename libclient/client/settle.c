@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "client/direct.h"
 #include "client/lane.h"
 
 #define ACK_FLAGS (PAWL_ACK_IF_UNCLAIMED | PAWL_ACK_IGNORE_MISSING)
@@ -78,6 +79,12 @@ static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *tok
     if (rc != PAWL_OK)
         return rc;
     rc = pawl_settle_arguments(lane, type, token, flags, text, text_bytes);
+    if (rc == PAWL_OK && pawl_token_is_direct(token)) {
+        rc = pawl_direct_call_settle(lane, type, token, time_ns, flags, text_bytes);
+        if (PAWL_UNLIKELY(lane->held))
+            pawl_held_settled(lane, type, token, time_ns, rc);
+        return pawl_call_leave(lane, rc);
+    }
     if (rc == PAWL_OK) {
         uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
         pawl_op_single(lane);
@@ -138,6 +145,26 @@ int pawl_renew(struct pawl *lane, const struct pawl_token *token, uint64_t lease
     return settle(lane, PAWL_CMD_RENEW, token, lease_ns, 0, NULL, 0);
 }
 
+/* A row of tokens of direct queues; one of another kind among them is refused. */
+static int settle_direct(struct pawl *lane, uint16_t type, const struct pawl_token *tokens,
+                         uint32_t n, uint64_t time_ns, uint32_t flags, int32_t *results)
+{
+    int first = PAWL_OK;
+    for (uint32_t i = 0; i < n; i++) {
+        int rc = pawl_token_is_direct(&tokens[i])
+                     ? pawl_direct_call_settle(lane, type, &tokens[i], time_ns, flags, 0)
+                     : pawl_call_refuse(lane, PAWL_E_INVALID,
+                                        "tokens of direct and of other queues in one row");
+        if (results)
+            results[i] = rc;
+        if (PAWL_UNLIKELY(lane->held))
+            pawl_held_settled(lane, type, &tokens[i], time_ns, rc);
+        if (first == PAWL_OK && rc < 0)
+            first = rc;
+    }
+    return first;
+}
+
 /* A row of settlings of one type, each with its own outcome. */
 static int settle_batch(struct pawl *lane, uint16_t type, const struct pawl_token *tokens,
                         uint32_t n, uint64_t time_ns, uint32_t flags, int32_t *results)
@@ -150,6 +177,8 @@ static int settle_batch(struct pawl *lane, uint16_t type, const struct pawl_toke
                                                       "1..1024 tokens and flags that are known"));
     if (lane->identified)
         return pawl_call_leave(lane, pawl_identity_refuse(lane));
+    if (pawl_token_is_direct(&tokens[0]))
+        return pawl_call_leave(lane, settle_direct(lane, type, tokens, n, time_ns, flags, results));
     if (!lane->batch)
         lane->batch = calloc(PAWL_BATCH_MAX, sizeof *lane->batch);
     if (!lane->batch)
@@ -212,6 +241,10 @@ int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t 
     if (PAWL_UNLIKELY(!token || (flags & ~ACK_FLAGS)))
         return pawl_call_leave(
             lane, pawl_call_refuse(lane, PAWL_E_INVALID, "a token and flags that are known"));
+    if (PAWL_UNLIKELY(pawl_token_is_direct(token)))
+        return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
+                                                      "a direct queue answers at once: "
+                                                      "nothing of it is to be submitted"));
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     rc = submit(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0, PAWL_OP_TICKET, until);
     if (PAWL_UNLIKELY(lane->held) && rc == PAWL_OK)

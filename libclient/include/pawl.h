@@ -64,6 +64,14 @@ extern "C" {
 #define PAWL_STATE_BYTES_MAX 65536u /* the value of one key of a table */
 #define PAWL_STATE_PAGE_MAX 1024u   /* keys of one scan */
 
+/* Of a direct queue: max_messages (a power of two), max_message_bytes, max_failed. */
+#define PAWL_DIRECT_MESSAGES_MIN 64u
+#define PAWL_DIRECT_MESSAGES_MAX 1048576u
+#define PAWL_DIRECT_MESSAGES_DEFAULT 1024u
+#define PAWL_DIRECT_MESSAGE_BYTES_MAX 1048576u
+#define PAWL_DIRECT_MESSAGE_BYTES_DEFAULT 1024u
+#define PAWL_DIRECT_FAILED_MAX 1023u
+
 /* The closed list of results. X(name, value, outcome, advice, text) */
 #define PAWL_RESULTS(X)                                                                            \
     X(OK, 0, APPLIED, NONE, "done")                                                                \
@@ -266,6 +274,11 @@ struct pawl_queue_stat {
     uint64_t sent, delivered, acked, nacked, expired_leases, crashed, released, expired, cancelled,
         purged;
     uint64_t oldest_ready_ns; /* age of the oldest ready message */
+    /* Of a direct queue. */
+    uint64_t incarnation; /* of its memory; another one: all that it held before is gone. 0: none
+                             is there, it is made for the next who attaches */
+    uint32_t attached;    /* lanes that use it */
+    uint32_t damaged;     /* words that no correct client wrote, seen so far */
 };
 PAWL_API PAWL_CHECK int pawl_queue_stat(struct pawl *lane, const char *name,
                                         struct pawl_queue_stat *out);
@@ -371,6 +384,9 @@ struct pawl_receive_options {
     }
 #define PAWL_RECEIVE_AT_MOST_ONCE \
     1u /* grant and ack are one record, durable before the body is shown */
+
+#define PAWL_RECEIVE_IN_PLACE \
+    2u /* direct queues: the body is read in the queue itself, until it is settled: below */
 
 struct pawl_message {
     struct pawl_token token;
@@ -490,6 +506,63 @@ PAWL_API PAWL_CHECK int pawl_lease_soon(struct pawl *lane, struct pawl_lease_lef
 #define PAWL_TOKEN_TEXT_BYTES 49
 PAWL_API void pawl_token_format(const struct pawl_token *token, char text[PAWL_TOKEN_TEXT_BYTES]);
 PAWL_API PAWL_CHECK int pawl_token_parse(const char *text, struct pawl_token *out);
+
+/* --- direct queues --------------------------------------------------------------------------- */
+
+/* A queue of mode PAWL_DIRECT goes from process to process through shared memory, without the
+ * broker on the way. pawl_send(), pawl_send_batch(), pawl_receive(), pawl_receive_batch() (of this
+ * queue alone), pawl_ack(), pawl_nack(), pawl_release(), pawl_renew() and the rows of these work on
+ * it as they stand above, with these differences:
+ *
+ * - Options at create: max_messages (slots: a power of two, 64 to 1,048,576; 0: 1,024),
+ *   max_message_bytes (at most 1 MiB; 0: 1,024), lease_ns, max_hold_ns, max_failed (of all
+ *   attempts, at most 1,023), one retry_ns (of a nack; at most 18 hours), owner, group, perm. The
+ *   memory is made whole at create: E_FULL if there is none. Only owner, group and perm can be
+ *   altered.
+ * - A slot is in use from send until ack. E_FULL: none is free that the order lets be used.
+ * - Nothing is on disk. A message survives every process but those that hold the memory: the broker
+ *   and its clients. When the last of them is gone the queue is empty, which
+ *   pawl_queue_stat.incarnation shows. While no broker runs all calls go on, but no lease ends by
+ *   time or death and nobody new attaches.
+ * - A lease ends by time at most a sweep of the broker late (an eighth of it, at most 1 s). Every
+ *   delivery counts as an attempt; a release does too. ack answers OK or E_LEASE_LOST.
+ * - Only the process that received a message can settle it, from any lane.
+ * - Messages given back, or late because their producer was stopped while it sent, are received
+ *   before others.
+ * - Each lane of the program that uses the queue has a lane of the queue, of which there are 256 to
+ *   4,094 (as many as slots).
+ * - E_NOT_SUPPORTED: keys, ordering keys, headers, delays, priorities and a time to live of a send;
+ *   several queues in one receive; PAWL_LEASE_DETACHED; PAWL_ACK_IF_UNCLAIMED, results, reasons;
+ *   defer, reject, cancel, ack by id, peek, query but pawl_query_scan() of the dead; purge, pause;
+ *   ids of operations, transactions, pawl_submit_...; pawl_fd().
+ * - Who may attach (send or receive) can write the whole memory, and so harm this queue, but
+ *   nothing else: E_QUEUE_DAMAGED.
+ *
+ * The library has a thread while direct queues are used: it gives the queue to the next broker when
+ * one was restarted. pawl_receive() spins for pawl_options.spin_ns, then sleeps. */
+
+#define PAWL_PLACES_MAX 256u
+
+/* Bodies written in place. Takes up to n places of a direct queue and returns how many (1..n), or
+ * E_FULL, E_MISUSE (places of this lane are open in it), E_NOT_SUPPORTED (another kind of queue)
+ * and what pawl_send() has. places[i] is memory of *bytes (may be NULL) bytes, the largest body,
+ * valid until it is published or abandoned; they become messages in order, the first by the first
+ * pawl_place_publish(). Until the last is published or abandoned this lane sends nothing else to
+ * the queue, and its places pin their slots; receivers pass them. A process that dies leaves
+ * nothing of what it had not published. */
+PAWL_API PAWL_CHECK int pawl_place_reserve(struct pawl *lane, const char *queue, uint32_t n,
+                                           void **places, size_t *bytes);
+/* The next place is a message of `bytes`, sent when this returns OK. E_TOO_BIG: nothing was done.
+ * E_MISUSE: none is open. */
+PAWL_API PAWL_CHECK int pawl_place_publish(struct pawl *lane, const char *queue, size_t bytes,
+                                           struct pawl_sent *out);
+/* The next place is given up. OK, E_MISUSE. */
+PAWL_API PAWL_CHECK int pawl_place_abandon(struct pawl *lane, const char *queue);
+/* Bodies read in place: with PAWL_RECEIVE_IN_PLACE body points into the queue, and is the message's
+ * as long as the lease is held: until it is settled, or ends. Whoever may have outlived his lease
+ * asks afterwards whether what he read was the message. OK, E_LEASE_LOST. An ack that answers OK
+ * says the same. */
+PAWL_API PAWL_CHECK int pawl_lease_holds(struct pawl *lane, const struct pawl_token *token);
 
 /* --- look and repair ------------------------------------------------------------------------- */
 

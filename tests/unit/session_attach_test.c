@@ -126,6 +126,18 @@ void pawl_core_lane_close(struct pawl_core *core, struct pawl_core_lane *lane, s
     assert_false(lane->closed);
     lane->closed = true;
 }
+void pawl_core_set_direct(struct pawl_core *core, const struct pawl_core_direct *direct) {}
+void pawl_core_direct_each(const struct pawl_core *core,
+                           void (*each)(void *ctx, uint64_t id, const char *name,
+                                        const struct pawl_queue_options *options),
+                           void *ctx)
+{
+}
+int pawl_core_direct_allows(const struct pawl_core *core, const struct pawl_core_peer *peer,
+                            uint64_t id, uint32_t rights)
+{
+    return PAWL_E_NOT_FOUND;
+}
 void pawl_core_lane_taken(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t position)
 {
     (void)core, (void)lane;
