@@ -36,6 +36,8 @@ enum slot_state { FREE, FLYING, REFUSED, SENT };
 struct slot {
     char *body;
     size_t bytes, space;
+    char key[PAWL_KEY_BYTES_MAX + 1];
+    size_t key_bytes;
     pawl_ticket ticket;
     uint64_t refused_ns; /* since when */
     enum slot_state state;
@@ -221,8 +223,11 @@ static void harvest(struct run *r, bool wait, uint64_t wait_ns)
 static void submit(struct run *r, uint64_t line)
 {
     struct slot *slot = slot_of(r, line);
-    int rc = pawl_submit_send(r->cli->lane, r->lines->queue, slot->body, slot->bytes,
-                              &r->lines->send, &slot->ticket);
+    struct pawl_send_options options = r->lines->send;
+    options.key = slot->key_bytes ? slot->key : NULL;
+    options.key_bytes = (uint32_t)slot->key_bytes;
+    int rc = pawl_submit_send(r->cli->lane, r->lines->queue, slot->body, slot->bytes, &options,
+                              &slot->ticket);
     if (rc == PAWL_OK) {
         slot->state = FLYING;
         r->flying++;
@@ -265,6 +270,12 @@ static void keep(struct run *r, const char *text, size_t bytes)
     memcpy(slot->body, text, bytes);
     slot->bytes = bytes;
     slot->refused_ns = 0;
+    const char *why = NULL;
+    slot->key_bytes = cli_line_key(r->lines, r->next, text, bytes, slot->key, &why);
+    if (why) {
+        complain(r, r->next, PAWL_E_INVALID, why);
+        return;
+    }
     submit(r, r->next++);
 }
 
@@ -344,8 +355,10 @@ static int report(struct run *r)
         if (after + r->unknown)
             fprintf(stderr,
                     "pawl: behind them %llu more are in the queue and of %llu it is not known: "
-                    "they would come twice\n",
-                    (unsigned long long)after, (unsigned long long)r->unknown);
+                    "%s\n",
+                    (unsigned long long)after, (unsigned long long)r->unknown,
+                    r->lines->key_from ? "with their keys they do not come twice"
+                                       : "they would come twice");
     } else if (r->cli->err_terminal) {
         fprintf(stderr, "%s lines in the queue in %s, %s/s\n", cli_number_human(r->sent, n),
                 cli_duration_human(seconds_ns, t),

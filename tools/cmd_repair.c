@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* restore and cancel: many messages by id or by state, one call each. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/bits.h"
@@ -124,22 +125,51 @@ int cli_restore(struct cli *cli)
     return rc;
 }
 
+/* Each key on its line; the worst outcome. */
+static int cancel_keys(struct cli *cli, const struct cli_list *keys)
+{
+    int worst = CLI_DONE;
+    int rc = cli_attach(cli, NULL);
+    if (rc != CLI_GO)
+        return rc;
+    for (size_t i = 0; i < keys->n; i++) {
+        const char *key = keys->v[i];
+        rc = pawl_cancel_key(cli->lane, cli->argv[0], key, strlen(key));
+        if (cli->json) {
+            json_t *j = json_pack("{s:s}", "result", pawl_strname(rc));
+            cli_json_bytes(j, "key", key, strlen(key));
+            cli_json_print(j);
+        }
+        if (rc < 0)
+            worst = cli_refused(cli, rc, CLI_ABOUT_QUEUE, cli->argv[0]);
+        else
+            cli_say(cli, "cancelled %s", key);
+    }
+    return worst;
+}
+
 int cli_cancel(struct cli *cli)
 {
     struct many m = { .cli = cli, .done = "cancelled", .call = pawl_cancel };
-    struct cli_list ids = { 0 };
+    struct cli_list ids = { 0 }, keys = { 0 };
     const struct cli_option options[] = {
         { "id", CLI_LIST, &ids, "ID", "these messages; more ids may follow", NULL },
+        { "key", CLI_LIST, &keys, "K", "sent with these dedup keys; more keys may follow", NULL },
     };
     int rc = cli_args(cli, options, PAWL_COUNT(options), 1, -1);
-    if (rc == CLI_GO)
+    if (rc == CLI_GO && ids.n && keys.n)
+        rc = cli_misused(cli, "--id and --key do not go together");
+    for (int i = 1; rc == CLI_GO && keys.n && i < cli->argc; i++)
+        cli_list_add(&keys, cli->argv[i]);
+    if (rc == CLI_GO && !keys.n)
         rc = take_ids(cli, &ids);
-    if (rc == CLI_GO && !ids.n)
-        rc = cli_misused(cli,
-                         "which? give --id ID; pawl query %s --state ready,scheduled lists them",
-                         cli->argv[0]);
+    if (rc == CLI_GO && !ids.n && !keys.n)
+        rc = cli_misused(
+            cli, "which? give --id ID or --key K; pawl query %s --state ready,scheduled lists them",
+            cli->argv[0]);
     if (rc == CLI_GO)
-        rc = many_run(&m, &ids, 0);
+        rc = keys.n ? cancel_keys(cli, &keys) : many_run(&m, &ids, 0);
     cli_list_fini(&ids);
+    cli_list_fini(&keys);
     return rc;
 }

@@ -9,6 +9,7 @@
 
 #include "args.h"
 #include "base/bits.h"
+#include "base/hash.h"
 #include "output.h"
 #include "send.h"
 #include "units.h"
@@ -17,7 +18,7 @@
 #define WINDOW_MAX 65536u
 
 struct typed {
-    const char *file, *key, *ordering_key, *at;
+    const char *file, *key, *ordering_key, *at, *key_from, *separator;
     uint64_t delay, ttl, wait_room, from;
     uint32_t priority, window;
     bool lines, delay_given, wait_room_given, from_given, window_given, priority_given;
@@ -69,7 +70,7 @@ static int take_options(const struct cli *cli, struct typed *t, struct pawl_send
                            "--at: \"%s\" is no time; such are 2027-01-31T08:00:00Z, "
                            "2027-01-31T08:00:00+02:00, +5m",
                            t->at);
-    if (t->key) {
+    if (t->key && !t->lines) {
         o->key = t->key;
         o->key_bytes = (uint32_t)strlen(t->key);
     }
@@ -150,6 +151,83 @@ static int send_one(struct cli *cli, const struct typed *t, const struct pawl_se
     return rc == CLI_GO ? CLI_DONE : rc;
 }
 
+/* NULL: the line has not so many. */
+static const char *field_of(const struct cli_lines *lines, const char *text, size_t bytes,
+                            size_t *count)
+{
+    const char *end = text + bytes;
+    for (uint32_t i = 1;; i++) {
+        const char *stop = memchr(text, lines->separator, (size_t)(end - text));
+        if (i == lines->field) {
+            *count = (size_t)((stop ? stop : end) - text);
+            return text;
+        }
+        if (!stop)
+            return NULL;
+        text = stop + 1;
+    }
+}
+
+size_t cli_line_key(const struct cli_lines *lines, uint64_t number, const char *text, size_t bytes,
+                    char key[PAWL_KEY_BYTES_MAX + 1], const char **why)
+{
+    char own[40];
+    const char *part = own;
+    size_t part_bytes = 0, prefix = lines->key_prefix ? strlen(lines->key_prefix) : 0;
+    if (lines->key_from == CLI_KEY_NONE)
+        return 0;
+    if (lines->key_from == CLI_KEY_HASH) {
+        struct pawl_hash128 h = pawl_hash128(text, bytes, 0);
+        part_bytes = (size_t)snprintf(own, sizeof own, "%016llx%016llx", (unsigned long long)h.high,
+                                      (unsigned long long)h.low);
+    } else if (lines->key_from == CLI_KEY_NUMBER) {
+        part_bytes = (size_t)snprintf(own, sizeof own, "%llu", (unsigned long long)number);
+    } else {
+        part = field_of(lines, text, bytes, &part_bytes);
+        if (part_bytes == 0) {
+            *why = "the line has no such field, or it is empty: no key (--key-from)";
+            return 0;
+        }
+    }
+    size_t all = prefix + (prefix ? 1 : 0) + part_bytes;
+    if (all > PAWL_KEY_BYTES_MAX) {
+        *why = "its key is longer than 255 bytes; --key-from hash takes any line";
+        return 0;
+    }
+    if (prefix) {
+        memcpy(key, lines->key_prefix, prefix);
+        key[prefix++] = ':';
+    }
+    memcpy(key + prefix, part, part_bytes);
+    return all;
+}
+
+/* "hash", "number", or the number of a field. */
+static int take_key_from(const struct cli *cli, const struct typed *t, struct cli_lines *lines)
+{
+    uint64_t field = 0;
+    lines->key_prefix = t->key;
+    lines->separator = t->separator ? t->separator[0] : '\t';
+    if (!t->key_from)
+        return CLI_GO;
+    if (strcmp(t->key_from, "hash") == 0)
+        lines->key_from = CLI_KEY_HASH;
+    else if (strcmp(t->key_from, "number") == 0)
+        lines->key_from = CLI_KEY_NUMBER;
+    else if (cli_number_parse(t->key_from, &field) && field >= 1 && field <= UINT16_MAX)
+        lines->key_from = CLI_KEY_FIELD;
+    else
+        return cli_misused(cli, "--key-from: \"%s\" is none of hash, number, 1 to 65535 (a field)",
+                           t->key_from);
+    lines->field = (uint32_t)field;
+    if (lines->key_from == CLI_KEY_NUMBER && !t->key)
+        return cli_misused(cli, "--key-from number wants --key K as well, which names the input: "
+                                "else the lines of any other would be taken for repeats");
+    if (t->separator && (lines->key_from != CLI_KEY_FIELD || strlen(t->separator) != 1))
+        return cli_misused(cli, "--separator is one byte, and goes with --key-from N");
+    return CLI_GO;
+}
+
 static int send_lines(struct cli *cli, const struct typed *t, const struct pawl_send_options *o)
 {
     struct cli_lines lines = {
@@ -163,7 +241,8 @@ static int send_lines(struct cli *cli, const struct typed *t, const struct pawl_
         return cli_misused(cli, "--window: 1 to %u", WINDOW_MAX);
     if (lines.from < 1)
         return cli_misused(cli, "--from: lines are counted from 1");
-    return cli_send_lines(cli, &lines);
+    int rc = take_key_from(cli, t, &lines);
+    return rc == CLI_GO ? cli_send_lines(cli, &lines) : rc;
 }
 
 int cli_send(struct cli *cli)
@@ -181,6 +260,12 @@ int cli_send(struct cli *cli)
         { "header", CLI_LIST, &t.headers, "K=V", "a header; may be given again", NULL },
         { "key", CLI_TEXT, &t.key, "K", "dedup key: a repeat is answered with the first one",
           NULL },
+        { "key-from", CLI_TEXT, &t.key_from, "WHAT",
+          "with --lines: the key of a line is its hash, its\nnumber (behind --key K:), or its "
+          "field "
+          "N",
+          NULL },
+        { "separator", CLI_TEXT, &t.separator, "C", "of fields (a tab)", NULL },
         { "ordering-key", CLI_TEXT, &t.ordering_key, "K",
           "one message of a key at a time (not yet)", NULL },
         { "wait-room", CLI_WAIT, &t.wait_room, "D",
@@ -197,8 +282,13 @@ int cli_send(struct cli *cli)
         rc = cli_misused(cli, "TEXT, --file or --lines: one of them");
     if (rc == CLI_GO && !t.lines && (t.from_given || t.window_given))
         rc = cli_misused(cli, "--from and --window go with --lines");
-    if (rc == CLI_GO && t.lines && t.key)
-        rc = cli_misused(cli, "--key names one message; it does not go with --lines");
+    if (rc == CLI_GO && t.lines && t.key && !t.key_from)
+        rc = cli_misused(cli, "--key names one message; with --lines it needs --key-from hash, "
+                              "number or N");
+    if (rc == CLI_GO && !t.lines && (t.key_from || t.separator))
+        rc = cli_misused(cli, "--key-from and --separator go with --lines");
+    if (rc == CLI_GO && t.separator && !t.key_from)
+        rc = cli_misused(cli, "--separator goes with --key-from N");
     if (rc == CLI_GO)
         rc = take_options(cli, &t, &o);
     if (rc == CLI_GO && t.lines) {

@@ -21,8 +21,12 @@ static int outcome(const struct cli *cli, const struct settle *s, const char *wh
                    enum cli_subject about, int result)
 {
     if (cli->json) {
-        json_t *j = json_pack("{s:s,s:s}", about == CLI_ABOUT_TOKEN ? "token" : "id", what,
-                              "result", pawl_strname(result));
+        const char *name = about == CLI_ABOUT_TOKEN   ? "token"
+                           : about == CLI_ABOUT_QUEUE ? "key"
+                                                      : "id";
+        json_t *j = json_object();
+        cli_json_bytes(j, name, what, strlen(what));
+        json_object_set_new(j, "result", json_string(pawl_strname(result)));
         if (result < 0)
             json_object_set_new(j, "text", json_string(pawl_last_text(cli->lane)));
         cli_json_print(j);
@@ -95,6 +99,22 @@ static int call_ack(struct cli *cli, const struct pawl_token *token, const struc
                            s->result ? strlen(s->result) : 0);
 }
 
+static int ack_keys(struct cli *cli, const char *queue, const struct cli_list *keys,
+                    const struct settle *s)
+{
+    int worst = CLI_GO;
+    int rc = cli_attach(cli, NULL);
+    if (rc != CLI_GO)
+        return rc;
+    for (size_t i = 0; i < keys->n; i++) {
+        const char *key = keys->v[i];
+        rc = outcome(cli, s, key, CLI_ABOUT_QUEUE,
+                     pawl_ack_key(cli->lane, queue, key, strlen(key), s->flags));
+        worst = rc > worst ? rc : worst;
+    }
+    return worst == CLI_GO ? CLI_DONE : worst;
+}
+
 static int ack_ids(struct cli *cli, const char *queue, const struct cli_list *ids,
                    const struct settle *s)
 {
@@ -116,30 +136,37 @@ int cli_ack(struct cli *cli)
     struct settle s = { .done = "acked" };
     bool unclaimed = false, ignore = false;
     const char *queue = NULL;
-    struct cli_list ids = { 0 };
+    struct cli_list ids = { 0 }, keys = { 0 };
     const struct cli_option options[] = {
         { "if-unclaimed", CLI_FLAG, &unclaimed, NULL,
           "also after the lease ended, while nobody else has\nhad the message", NULL },
         { "result", CLI_TEXT, &s.result, "TEXT", "kept with the finished message", NULL },
         { "ignore-missing", CLI_FLAG, &ignore, NULL, "what is gone or unknown is no error", NULL },
-        { "queue", CLI_TEXT, &queue, "Q", "with --id: messages that nobody holds", NULL },
+        { "queue", CLI_TEXT, &queue, "Q", "with --id or --key: messages that nobody holds", NULL },
         { "id", CLI_LIST, &ids, "ID", "ack by id; may be given again", NULL },
+        { "key", CLI_LIST, &keys, "K", "ack what was sent with this dedup key; may be given again",
+          NULL },
     };
     int rc = cli_args(cli, options, PAWL_COUNT(options), 0, -1);
-    if (rc == CLI_GO && !queue != !ids.n)
-        rc = cli_misused(cli, "--queue and --id go together");
+    if (rc == CLI_GO && ids.n && keys.n)
+        rc = cli_misused(cli, "--id and --key do not go together");
+    if (rc == CLI_GO && !queue != !(ids.n + keys.n))
+        rc = cli_misused(cli, "--queue and --id, or --key, go together");
     if (rc == CLI_GO && queue && s.result)
         rc = cli_misused(cli, "--result goes with tokens");
     if (rc == CLI_GO && !queue && cli->argc == 0)
         rc = cli_misused(cli, "which? give tokens, or - to read them from stdin");
     for (int i = 0; rc == CLI_GO && queue && i < cli->argc; i++)
-        cli_list_add(&ids, cli->argv[i]);
+        cli_list_add(keys.n ? &keys : &ids, cli->argv[i]);
     if (rc == CLI_GO)
         rc = cli_ids_check(cli, &ids);
     s.flags = (unclaimed ? PAWL_ACK_IF_UNCLAIMED : 0) | (ignore ? PAWL_ACK_IGNORE_MISSING : 0);
     if (rc == CLI_GO)
-        rc = queue ? ack_ids(cli, queue, &ids, &s) : settle_all(cli, call_ack, &s);
+        rc = keys.n  ? ack_keys(cli, queue, &keys, &s)
+             : queue ? ack_ids(cli, queue, &ids, &s)
+                     : settle_all(cli, call_ack, &s);
     cli_list_fini(&ids);
+    cli_list_fini(&keys);
     return rc;
 }
 

@@ -39,10 +39,12 @@ const struct cli_command cli_commands[] = {
       "empty message, and a last line need not have a newline. Many are in flight;\n"
       "exit code 0 says that all are in the queue. It goes on over a restart of the\n"
       "broker (up to --timeout, here 1m) and waits for room. On a failure it says\n"
-      "which line to go on with: --from N. On a terminal it shows how far it is.",
+      "which line to go on with: --from N. On a terminal it shows how far it is.\n"
+      "With --key-from each line has a dedup key: sent again, it is there once.",
       "pawl send orders 'order 4711: 2 cups'\n"
       "pawl send mail --file letter.txt --at 2027-01-31T08:00:00Z --priority 6\n"
-      "pawl send orders --lines < orders.txt",
+      "pawl send orders --lines < orders.txt\n"
+      "pawl send orders --lines --key-from 1 --separator , < orders.csv",
       cli_send, "Messages" },
     { "receive", "Q [options]", "take messages from a queue",
       "Prints the body and a newline; --json prints id, token, key, counters, times\n"
@@ -55,7 +57,8 @@ const struct cli_command cli_commands[] = {
       "pawl receive orders --ack --count 0 --wait 1s > orders.txt\n"
       "pawl receive mail --json --lease 5m | jq -r .token",
       cli_receive, NULL },
-    { "ack", "TOKEN... | --queue Q --id ID...", "done: a message will not come again", TOKEN_TEXT,
+    { "ack", "TOKEN... | --queue Q --id ID... | --queue Q --key K...",
+      "done: a message will not come again", TOKEN_TEXT,
       "pawl ack $TOKEN\npawl receive orders --json | jq -r .token | pawl ack -\n"
       "pawl ack --queue orders --id 1099511627777",
       cli_ack, NULL },
@@ -70,9 +73,9 @@ const struct cli_command cli_commands[] = {
     { "defer", "TOKEN... --delay D", "the same message again after D, not counted as failed",
       TOKEN_TEXT "\nThe old token still acks with --if-unclaimed until another has the message.",
       "pawl defer $TOKEN --delay 2h", cli_defer, NULL },
-    { "cancel", "Q --id ID...", "take back messages that nobody has got yet",
+    { "cancel", "Q --id ID... | --key K...", "take back messages that nobody has got yet",
       "Ready and scheduled messages only. Ids come from send and query.",
-      "pawl cancel mail --id 1099511627777", cli_cancel, NULL },
+      "pawl cancel mail --id 1099511627777\npawl cancel mail --key order-4711", cli_cancel, NULL },
     { "state get", "T KEY", "the value of a key of a table",
       "The value and a newline; --json adds the version. Exit code 3: no such key.",
       "pawl state get stock cups\npawl --json state get config limits | jq .version", cli_state_get,

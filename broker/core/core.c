@@ -271,6 +271,13 @@ bool pawl_core_variable_fits(const struct pawl_take *t)
         return pawl_core_idem_fits(t->fixed, t->variable_bytes);
     if (t->type == PAWL_CMD_TXN)
         return t->variable_bytes > 0;
+    if (t->type == PAWL_CMD_ACK_ID || t->type == PAWL_CMD_CANCEL) {
+        const struct pawl_cmd_message *c = t->fixed;
+        uint64_t key = c->flags & PAWL_BY_KEY ? c->offset : 0;
+        return key <= PAWL_KEY_BYTES_MAX && key <= t->variable_bytes &&
+               t->variable_bytes - key < 8 && (key > 0 || t->variable_bytes == 0) &&
+               (key > 0 || !(c->flags & PAWL_BY_KEY));
+    }
     return t->variable_bytes == 0;
 }
 

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* By id, without a token: ACK_ID and CANCEL of what nobody holds, RESTORE of the dead. */
+/* By id or dedup key, without a token: ACK_ID and CANCEL of what nobody holds, RESTORE of the dead.
+ */
 #include "core/core_inner.h"
+
+/* The message that was sent with the key; 0: no such key, or none that is remembered. */
+static uint64_t id_of_key(const struct pawl_core_repair *r)
+{
+    const struct pawl_core *core = r->take->core;
+    uint8_t key[PAWL_KEY_BYTES_MAX];
+    uint32_t bytes = (uint32_t)r->cmd.offset;
+    uint64_t id, id_high;
+    memcpy(key, r->take->variable, bytes);
+    pawl_core_key_name(core, r->queue->id, key, bytes, &id, &id_high);
+    uint32_t n = pawl_core_ledger_find(core, PAWL_LEDGER_KEY, id, id_high);
+    const struct pawl_ledger_entry *e = n ? pawl_ledger_at(&core->ledger, n) : NULL;
+    return e && pawl_core_key_valid(core, e) ? e->a : 0;
+}
 
 static int find(struct pawl_core_repair *r, uint32_t right)
 {
@@ -9,6 +24,8 @@ static int find(struct pawl_core_repair *r, uint32_t right)
     r->queue = pawl_core_queue_for(r->take, r->cmd.queue, right, &result);
     if (!r->queue)
         return result;
+    if (r->cmd.flags & PAWL_BY_KEY)
+        r->cmd.id = id_of_key(r);
     uint64_t id = r->cmd.id;
     r->n = id ? pawl_table_find(&core->messages_by_id, id) : 0;
     if (r->n == 0)

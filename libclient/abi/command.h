@@ -140,10 +140,11 @@ struct pawl_cmd_settle {
 struct pawl_cmd_message {
     struct pawl_cmd head;
     uint64_t queue, id;
-    uint64_t offset; /* PEEK */
-    uint32_t flags;  /* ACK_ID: PAWL_ACK_...; PEEK: PAWL_PEEK_... */
+    uint64_t offset; /* PEEK; with PAWL_BY_KEY bytes of the key, 1..255 */
+    uint32_t flags;  /* ACK_ID: PAWL_ACK_...; PEEK: PAWL_PEEK_...; ACK_ID, CANCEL: PAWL_BY_KEY */
     uint32_t reserved;
 };
+#define PAWL_BY_KEY 256u /* no id: the dedup key follows, zeros up to a multiple of 8 */
 
 #define PAWL_PEEK_RESULT 1u /* not the body of a live one, but the result of one that is over */
 

@@ -258,7 +258,9 @@ int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t 
 
 /* --- by id ----------------------------------------------------------------------------------- */
 
-static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t id, uint32_t flags)
+/* key NULL: the message with this id. */
+static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t id, const void *key,
+                 size_t key_bytes, uint32_t flags)
 {
     struct pawl_queue_ref *q;
     int rc = pawl_call_enter_change(lane);
@@ -267,6 +269,7 @@ static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t i
     if (flags & ~ACK_FLAGS)
         return pawl_call_leave(
             lane, pawl_call_refuse(lane, PAWL_E_INVALID, "flags holds an unknown bit"));
+    size_t padded = (size_t)pawl_align_up(key_bytes, 8);
     for (int tries = 0; tries < 2; tries++) {
         uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
         rc = pawl_queue_find(lane, queue, until, &q);
@@ -274,16 +277,25 @@ static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t i
             break;
         pawl_op_single(lane);
         struct pawl_cmd_message *c =
-            pawl_op_claim(lane, type, sizeof *c, PAWL_OP_PLAIN, until, &rc);
+            pawl_op_claim(lane, type, (uint32_t)(sizeof *c + padded), PAWL_OP_PLAIN, until, &rc);
         if (!c)
             break;
         c->queue = q->id;
         c->id = id;
-        c->offset = 0;
-        c->flags = flags;
+        c->offset = key_bytes;
+        c->flags = flags | (key ? PAWL_BY_KEY : 0);
         c->reserved = 0;
+        if (key) {
+            memset((uint8_t *)(c + 1) + padded - 8, 0, 8);
+            memcpy(c + 1, key, key_bytes);
+        }
         rc = pawl_op_result(lane, until, queue);
-        if (rc == PAWL_E_NOT_FOUND) /* the queue is there */
+        if (rc == PAWL_E_NOT_FOUND && key)
+            rc = pawl_call_refuse(lane, rc,
+                                  "no message with this key in queue %s, or its window is over, or "
+                                  "not yours to see",
+                                  queue);
+        else if (rc == PAWL_E_NOT_FOUND) /* the queue is there */
             rc = pawl_call_refuse(lane, rc, "no such message in queue %s, or not yours to see",
                                   queue);
         if (rc != PAWL_E_QUEUE_GONE)
@@ -296,13 +308,32 @@ static int by_id(struct pawl *lane, uint16_t type, const char *queue, uint64_t i
 
 int pawl_ack_id(struct pawl *lane, const char *queue, uint64_t id, uint32_t flags)
 {
-    return by_id(lane, PAWL_CMD_ACK_ID, queue, id, flags);
+    return by_id(lane, PAWL_CMD_ACK_ID, queue, id, NULL, 0, flags);
 }
 int pawl_cancel(struct pawl *lane, const char *queue, uint64_t id)
 {
-    return by_id(lane, PAWL_CMD_CANCEL, queue, id, 0);
+    return by_id(lane, PAWL_CMD_CANCEL, queue, id, NULL, 0, 0);
 }
 int pawl_restore(struct pawl *lane, const char *queue, uint64_t id)
 {
-    return by_id(lane, PAWL_CMD_RESTORE, queue, id, 0);
+    return by_id(lane, PAWL_CMD_RESTORE, queue, id, NULL, 0, 0);
+}
+
+static bool key_fits(const void *key, size_t key_bytes)
+{
+    return key && key_bytes >= 1 && key_bytes <= PAWL_KEY_BYTES_MAX;
+}
+
+int pawl_ack_key(struct pawl *lane, const char *queue, const void *key, size_t key_bytes,
+                 uint32_t flags)
+{
+    if (!key_fits(key, key_bytes))
+        return pawl_call_invalid(lane, "a key has 1 to 255 bytes");
+    return by_id(lane, PAWL_CMD_ACK_ID, queue, 0, key, key_bytes, flags);
+}
+int pawl_cancel_key(struct pawl *lane, const char *queue, const void *key, size_t key_bytes)
+{
+    if (!key_fits(key, key_bytes))
+        return pawl_call_invalid(lane, "a key has 1 to 255 bytes");
+    return by_id(lane, PAWL_CMD_CANCEL, queue, 0, key, key_bytes, 0);
 }

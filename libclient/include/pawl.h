@@ -343,6 +343,10 @@ PAWL_API PAWL_CHECK int pawl_send_batch(struct pawl *lane, const char *queue,
 
 /* READY or SCHEDULED -> CANCELLED. E_STATE, E_NOT_FOUND, E_FORGOTTEN. */
 PAWL_API PAWL_CHECK int pawl_cancel(struct pawl *lane, const char *queue, uint64_t id);
+/* The same of the message that was sent to the queue with this dedup key of 1..255 bytes, as long
+ * as the key is remembered. E_NOT_FOUND: no such key, or no longer. */
+PAWL_API PAWL_CHECK int pawl_cancel_key(struct pawl *lane, const char *queue, const void *key,
+                                        size_t key_bytes);
 
 /* --- receive --------------------------------------------------------------------------------- */
 
@@ -448,6 +452,9 @@ PAWL_API PAWL_CHECK int pawl_ack_batch(struct pawl *lane, const struct pawl_toke
 /* Acknowledges a scheduled or ready message that nobody holds. */
 PAWL_API PAWL_CHECK int pawl_ack_id(struct pawl *lane, const char *queue, uint64_t id,
                                     uint32_t flags);
+/* The same by dedup key, as pawl_cancel_key(). */
+PAWL_API PAWL_CHECK int pawl_ack_key(struct pawl *lane, const char *queue, const void *key,
+                                     size_t key_bytes, uint32_t flags);
 
 #define PAWL_DELAY_LADDER UINT64_MAX /* nack: take the queue's retry ladder */
 /* Failed: counted, back after the ladder or after delay_ns, or DEAD at the limit. */

@@ -430,6 +430,45 @@ static void a_restored_message_has_its_key(void **state)
 
 /* --- other queues ---------------------------------------------------------------------------- */
 
+static struct core_answer by_key(struct core_client *c, uint16_t type, uint64_t queue,
+                                 const char *key)
+{
+    struct pawl_cmd_message m = { .head.type = type, .queue = queue, .flags = PAWL_BY_KEY };
+    char padded[256] = "";
+    m.offset = strlen(key);
+    memcpy(padded, key, m.offset);
+    return core_call(c, &m, sizeof m, padded, (uint32_t)pawl_align_up(m.offset, 8));
+}
+
+static void a_message_is_cancelled_or_acknowledged_by_its_key(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    uint64_t one = sent(w, "one", "1"), two = sent(w, "two", "2");
+    for (int life = 0; life < 2; life++) {
+        assert_int_equal(by_key(&w->a, PAWL_CMD_CANCEL, w->q, "three").result, PAWL_E_NOT_FOUND);
+        core_restart(&w->s, true);
+        core_client_open(&w->s, &w->a, 7);
+    }
+    assert_int_equal(by_key(&w->a, PAWL_CMD_CANCEL, w->q, "one").result, PAWL_OK);
+    assert_int_equal(core_query(&w->a, w->q, one).state, PAWL_STATE_CANCELLED);
+    struct core_answer a = by_key(&w->a, PAWL_CMD_CANCEL, w->q, "one");
+    assert_int_equal(a.result, PAWL_E_STATE);
+    assert_int_equal(a.value, PAWL_STATE_CANCELLED);
+    struct core_delivery d = core_receive(&w->a, w->q);
+    assert_int_equal(by_key(&w->a, PAWL_CMD_ACK_ID, w->q, "two").result, PAWL_E_STATE); /* held */
+    assert_int_equal(core_settle(&w->a, PAWL_CMD_RELEASE, &d, 0, 0, NULL).result, PAWL_OK);
+    assert_int_equal(by_key(&w->a, PAWL_CMD_ACK_ID, w->q, "two").result, PAWL_OK);
+    assert_int_equal(core_query(&w->a, w->q, two).state, PAWL_STATE_ACKED);
+    /* Its window is over: the key names nothing any more. */
+    core_pass(&w->s, 700 * PAWL_NS_S);
+    core_turn(&w->s);
+    assert_int_equal(by_key(&w->a, PAWL_CMD_CANCEL, w->q, "one").result, PAWL_E_NOT_FOUND);
+    struct pawl_cmd_message m = { .head.type = PAWL_CMD_CANCEL, .flags = PAWL_BY_KEY };
+    assert_int_equal(core_take(&w->a, &m, sizeof m, "", 0), PAWL_E_PROTOCOL);
+    end(w);
+}
+
 static struct world *begin_forwarding(uint64_t *dead)
 {
     struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
@@ -650,6 +689,7 @@ int main(void)
         cmocka_unit_test(a_duplicate_waits_for_what_it_was_decided_on),
         cmocka_unit_test(a_crash_that_takes_the_message_takes_its_key),
         cmocka_unit_test(sends_of_one_row_meet_before_they_are_committed),
+        cmocka_unit_test(a_message_is_cancelled_or_acknowledged_by_its_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
