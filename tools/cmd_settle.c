@@ -142,10 +142,9 @@ int cli_ack(struct cli *cli)
           "also after the lease ended, while nobody else has\nhad the message", NULL },
         { "result", CLI_TEXT, &s.result, "TEXT", "kept with the finished message", NULL },
         { "ignore-missing", CLI_FLAG, &ignore, NULL, "what is gone or unknown is no error", NULL },
-        { "queue", CLI_TEXT, &queue, "Q", "with --id or --key: messages that nobody holds", NULL },
+        { "queue", CLI_TEXT, &queue, "Q", "of --id or --key: messages that nobody holds", NULL },
         { "id", CLI_LIST, &ids, "ID", "ack by id; may be given again", NULL },
-        { "key", CLI_LIST, &keys, "K", "ack what was sent with this dedup key; may be given again",
-          NULL },
+        { "key", CLI_LIST, &keys, "K", "ack by dedup key; may be given again", NULL },
     };
     int rc = cli_args(cli, options, PAWL_COUNT(options), 0, -1);
     if (rc == CLI_GO && ids.n && keys.n)

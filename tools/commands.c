@@ -57,8 +57,8 @@ const struct cli_command cli_commands[] = {
       "pawl receive orders --ack --count 0 --wait 1s > orders.txt\n"
       "pawl receive mail --json --lease 5m | jq -r .token",
       cli_receive, NULL },
-    { "ack", "TOKEN... | --queue Q --id ID... | --queue Q --key K...",
-      "done: a message will not come again", TOKEN_TEXT,
+    { "ack", "TOKEN... | --queue Q --id ID... | --key K...", "done: a message will not come again",
+      TOKEN_TEXT,
       "pawl ack $TOKEN\npawl receive orders --json | jq -r .token | pawl ack -\n"
       "pawl ack --queue orders --id 1099511627777",
       cli_ack, NULL },

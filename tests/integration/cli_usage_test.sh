@@ -23,7 +23,7 @@ expect 2 'delay or --at, not both' pawl send q x --at +5m --delay 5m
 expect 2 'one of them' pawl send q x --lines
 expect 2 'is not NAME=VALUE' pawl send q x --header novalue
 expect 2 'go with --lines' pawl send q x --from 3
-expect 2 'does not go with --lines' pawl send q --lines --key k
+expect 2 "needs --key-from" pawl send q --lines --key k
 expect 2 'lines are counted from 1' pawl send q --lines --from 0
 expect 2 'is no size' pawl create q --max-bytes many
 expect 2 'none of durable' pawl create q --mode solid
