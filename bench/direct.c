@@ -8,28 +8,21 @@
  * their ratios less. */
 #include "bench.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "abi/atomic.h"
 #include "abi/direct.h"
+#include "direct_ring.h"
+#include "schedule.h"
 
 #define BATCH_MAX 64u
 #define BODY_MAX 60000u
-#define LANES 8u
-
-struct ring {
-    void *memory;
-    uint64_t bytes;
-    struct pawl_direct q;
-};
+#define LANES BENCH_RING_LANES
 
 struct direct_run {
     const struct bench *b;
-    struct ring ring[2]; /* there and back */
+    struct bench_ring ring[2]; /* there and back */
     uint32_t body_bytes, batch, producers, consumers;
     uint32_t number; /* the next child's, set before it is forked */
     bool asleep, yields;
@@ -45,57 +38,6 @@ struct direct_run {
     struct pawl_histogram way __attribute__((aligned(PAWL_LINE)));
     struct pawl_histogram late;
 };
-
-static uint64_t no_clock(void *context)
-{
-    (void)context;
-    return bench_now();
-}
-
-/* A queue whose lanes 1..LANES may all be used; this process plays the broker once. */
-static void ring_make(struct ring *r, uint32_t capacity, uint32_t body_bytes)
-{
-    const struct pawl_direct_shape shape = { .capacity = capacity,
-                                             .body_bytes = body_bytes,
-                                             .lanes = LANES,
-                                             .lease_ms = 600000,
-                                             .lease_ms_max = 600000,
-                                             .id = 1 };
-    static const uint8_t session[16] = { 1 };
-    struct pawl_direct_broker broker;
-    if (pawl_direct_shape_check(&shape) != PAWL_OK)
-        bench_fail("a direct queue of %u slots of %u bytes is refused", capacity, body_bytes);
-    r->bytes = pawl_direct_bytes(&shape);
-    int fd = memfd_create("pawl-bench", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)r->bytes) != 0)
-        bench_fail("no memory for a direct queue: %s", strerror(errno));
-    r->memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-    close(fd);
-    void *half = calloc(1, pawl_direct_broker_bytes(&shape));
-    if (r->memory == MAP_FAILED || half == NULL)
-        bench_fail("no memory for a direct queue");
-    pawl_direct_init(r->memory, &shape);
-    if (pawl_direct_open(&r->q, r->memory, r->bytes, &shape) != PAWL_OK)
-        bench_fail("a new direct queue does not open");
-    pawl_direct_broker_init(&broker, &r->q, half, 1, no_clock, NULL);
-    for (uint32_t i = 0; i < LANES; i++) {
-        int number = pawl_direct_lane_take(&broker, session);
-        if (number < 0)
-            bench_fail("no lane: %s", pawl_strname(number));
-        pawl_direct_lane_live(&broker, (uint32_t)number);
-    }
-    free(half);
-}
-
-static void ring_free(struct ring *r) { munmap(r->memory, r->bytes); }
-
-static struct pawl_direct_lane *lane_of(const struct ring *r, uint32_t number)
-{
-    struct pawl_direct_lane *lane = calloc(1, sizeof(*lane));
-    if (lane == NULL || pawl_direct_lane_init(lane, &r->q, number) != PAWL_OK)
-        bench_fail("no lane %u", number);
-    return lane;
-}
 
 /* --- one operation --------------------------------------------------------------------------- */
 
@@ -173,7 +115,8 @@ static uint64_t *body_new(const struct direct_run *run)
 static void ping_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *out = lane_of(&run->ring[0], 1), *in = lane_of(&run->ring[1], 1);
+    struct pawl_direct_lane *out = bench_ring_lane(&run->ring[0], 1),
+                            *in = bench_ring_lane(&run->ring[1], 1);
     uint64_t *body = body_new(run), *back = body_new(run);
     struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
     struct pawl_direct_delivery d = { .body = back };
@@ -192,7 +135,8 @@ static void ping_child(void *arg)
 static void pong_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *in = lane_of(&run->ring[0], 2), *out = lane_of(&run->ring[1], 2);
+    struct pawl_direct_lane *in = bench_ring_lane(&run->ring[0], 2),
+                            *out = bench_ring_lane(&run->ring[1], 2);
     uint64_t *body = body_new(run);
     struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
     struct pawl_direct_delivery d = { .body = body };
@@ -212,19 +156,21 @@ static void pong_child(void *arg)
 static void schedule_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *out = lane_of(&run->ring[0], 1);
+    struct pawl_direct_lane *out = bench_ring_lane(&run->ring[0], 1);
     uint64_t *body = body_new(run);
     struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
-    uint64_t due = bench_now() + 1000000, warm = due + (uint64_t)(run->b->seconds * 0.2e9);
-    uint64_t end = warm + (uint64_t)(run->b->seconds * 1e9);
-    for (; due < end; due += run->interval_ns) {
-        uint64_t now;
-        while ((now = bench_now()) < due)
+    struct bench_schedule when;
+    bench_schedule_init(&when, bench_now() + 1000000, run->interval_ns, run->b->seconds);
+    while (!bench_schedule_over(&when)) {
+        uint64_t now = bench_now(), due;
+        if (!bench_schedule_take(&when, now, &due)) {
             pawl_cpu_relax();
+            continue;
+        }
         body[0] = due;
-        body[1] = due >= warm;
+        body[1] = due >= when.warm;
         send_all(run, out, &send, 1);
-        if (due >= warm)
+        if (body[1] != 0)
             pawl_histogram_add(&run->late, now - due);
     }
     body[0] = 0;
@@ -234,7 +180,7 @@ static void schedule_child(void *arg)
 static void hand_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *in = lane_of(&run->ring[0], 2);
+    struct pawl_direct_lane *in = bench_ring_lane(&run->ring[0], 2);
     uint64_t *body = body_new(run);
     struct pawl_direct_delivery d = { .body = body };
     for (;;) {
@@ -254,7 +200,7 @@ static struct direct_run *run_new(const struct bench *b, uint32_t capacity, uint
     run->b = b;
     run->body_bytes = body_bytes;
     for (uint32_t i = 0; i < rings; i++)
-        ring_make(&run->ring[i], capacity, body_bytes);
+        bench_ring_make(&run->ring[i], capacity, body_bytes);
     pawl_histogram_init(&run->way);
     pawl_histogram_init(&run->late);
     return run;
@@ -264,7 +210,7 @@ static void run_free(struct direct_run *run)
 {
     for (uint32_t i = 0; i < 2; i++)
         if (run->ring[i].memory != NULL)
-            ring_free(&run->ring[i]);
+            bench_ring_free(&run->ring[i]);
     bench_unshare(run, sizeof(*run));
 }
 
@@ -375,7 +321,7 @@ static void producer_child(void *arg)
 {
     struct direct_run *run = arg;
     uint32_t me = run->number, last = run->body_bytes / 8 - 1;
-    struct pawl_direct_lane *lane = lane_of(&run->ring[0], me + 1);
+    struct pawl_direct_lane *lane = bench_ring_lane(&run->ring[0], me + 1);
     struct buffers s = buffers_new(run);
     struct pawl_direct_body bodies[BATCH_MAX];
     uint64_t next = 0, sum = 0;
@@ -413,7 +359,7 @@ static void consumer_child(void *arg)
 {
     struct direct_run *run = arg;
     uint32_t me = run->number;
-    struct pawl_direct_lane *lane = lane_of(&run->ring[0], me + 1);
+    struct pawl_direct_lane *lane = bench_ring_lane(&run->ring[0], me + 1);
     struct buffers s = buffers_new(run);
     struct pawl_direct_delivery d[BATCH_MAX];
     uint64_t seen[LANES] = { 0 }, taken = 0, sum = 0, longest = 0, last_look = 0;
@@ -449,7 +395,7 @@ static void holder_child(void *arg)
 {
     struct direct_run *run = arg;
     uint32_t me = run->number;
-    struct pawl_direct_lane *lane = lane_of(&run->ring[0], me + 1);
+    struct pawl_direct_lane *lane = bench_ring_lane(&run->ring[0], me + 1);
     struct buffers s = buffers_new(run);
     struct pawl_direct_delivery d = { .body = s.bytes };
     pawl_add_seq_u32(&run->ready, 1);

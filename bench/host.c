@@ -179,6 +179,7 @@ void bench_header(const struct bench *b)
         printf("{\"bench\":\"host\",\"case\":\"host\",\"unit\":\"none\",\"cpu\":\"%s\","
                "\"cores\":%u,\"memory_gib\":%.1f,\"kernel\":\"%s\",\"commit\":\"%s\","
                "\"disk\":\"%s\",\"broker_core\":%d,\"client_core\":%d,\"disk_core\":%d,"
+               "\"idle\":\"asleep, where the case does not say spin\","
                "\"hop_ns\":%.0f,\"copy_gbs\":%.1f,\"set\":\"%s\"}\n",
                cpu, b->cores, gib, u.release, commit, disk, b->broker_core, b->client_core,
                b->disk_core, phase.hop_ns, phase.copy_gbs, b->small ? "small" : "full");

@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "abi/atomic.h"
+#include "schedule.h"
 
 #define BATCH 256u
 #define SPIN_NS (300ull * 1000) /* both sides: longer than a write takes */
@@ -243,39 +244,40 @@ static void schedule_child(void *arg)
 {
     struct latency_run *run = arg;
     const struct bench *b = run->b;
-    struct pawl_histogram *late = &run->of[run->number].other;
+    uint32_t me = run->number;
+    struct pawl_histogram *late = &run->of[me].other;
     struct pawl *lane = open_client(run, 0);
     uint64_t *body = body_of(run);
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); /* the kernel's 50 us of grace are not the broker's */
     pawl_add_seq_u32(&run->ready, 1);
     while (pawl_load_acq_u32(&run->go) == 0)
         bench_pause(1000000);
-    uint64_t start = bench_now(), warm = start + (uint64_t)(b->seconds * 0.2e9);
-    uint64_t end = warm + (uint64_t)(b->seconds * 1e9);
-    uint64_t due = start + run->interval_ns * run->number / b->processes, sent = 0, answered = 0;
-    while (due < end) {
-        uint64_t now = bench_now();
-        if (now < due) {
+    struct bench_schedule when;
+    uint64_t offset = run->interval_ns * me / b->processes, sent = 0, answered = 0;
+    bench_schedule_init(&when, bench_now() + offset, run->interval_ns, b->seconds);
+    while (!bench_schedule_over(&when)) {
+        uint64_t now = bench_now(), due;
+        if (now < when.due) {
             answered += drain(lane);
-            wait_until(run, due);
+            wait_until(run, when.due);
             continue;
         }
         /* All that is due, then one wake-up for them together; a full window waits in the call. */
-        for (uint32_t i = 0; i < BATCH && due <= now && due < end; i++, due += run->interval_ns) {
+        for (uint32_t i = 0; i < BATCH && bench_schedule_take(&when, now, &due); i++) {
             pawl_ticket ticket;
             body[0] = due;
-            body[1] = due >= warm;
+            body[1] = due >= when.warm;
             bench_must(lane, pawl_submit_send(lane, "open", body, b->body_bytes, NULL, &ticket),
                        "send");
             sent++;
-            if (due >= warm)
+            if (body[1] != 0)
                 pawl_histogram_add(late, now - due);
         }
         bench_must(lane, pawl_flush(lane), "flush");
         answered += drain(lane);
     }
-    if (run->number == 0)
-        run->took_ns = bench_now() - warm;
+    if (me == 0)
+        run->took_ns = bench_now() - when.warm;
     drain_all(lane, sent - answered); /* what closes before its answer may not have been sent */
     __atomic_add_fetch(&run->sent, sent, __ATOMIC_SEQ_CST);
     pawl_close(lane);

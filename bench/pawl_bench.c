@@ -35,27 +35,28 @@ static const struct scenario scenarios[] = {
 
 static void usage(FILE *to)
 {
-    fprintf(to,
-            "usage: pawl-bench [options] all|SCENARIO...\n\n"
-            "  --small           a set of seconds, which proves that all of it works\n"
-            "  --repeats N       kept repeats of each case (default 5; small 1)\n"
-            "  --seconds S       length of one measurement of a rate (default 3; small 0.2)\n"
-            "  --pin B,C|none    core of the broker and of the clients (default: the core that\n"
-            "                    takes the disk's interrupts, and the other one)\n"
-            "  --dir DIR         where the logs go (default: here; take a real disk)\n"
-            "  --json            one line of JSON a result on stdout, the table on stderr\n"
-            "  --only TEXT       only cases whose name holds TEXT\n"
-            "  --plot FILE       percentile curves and bars, by suffix .svg or .png (gnuplot)\n"
-            "  --log MIB         log to recover from (default 1024)\n"
-            "  --mode MODE       of latency: durable, memory or direct; may be repeated\n"
-            "  --size BYTES      of latency: of a body, 16..60000 (default 64)\n"
-            "  --rate N          of latency: messages a second on a schedule (default: several)\n"
-            "  --processes N     of latency: producers, and as many consumers (default 1)\n"
-            "  --delayed N       messages of timers (default 10000000)\n"
-            "  --window N        open operations of a producer (default 1024)\n"
-            "  --credit N        messages a consumer may hold (default 1024)\n"
-            "  --pawld FILE      the broker (default: beside this program)\n"
-            "  --pass OPTION     handed on to every broker; may be repeated\n\n");
+    fprintf(
+        to,
+        "usage: pawl-bench [options] all|SCENARIO...\n\n"
+        "  --small           a set of seconds, which proves that all of it works\n"
+        "  --repeats N       kept repeats of each case (default 5; small 1)\n"
+        "  --seconds S       length of one measurement of a rate (default 3; small 0.2)\n"
+        "  --pin B,C|none    core of the broker and of the clients (default: the core that\n"
+        "                    takes the disk's interrupts, and the other one)\n"
+        "  --dir DIR         where the logs go (default: here; take a real disk)\n"
+        "  --json            one line of JSON a result on stdout, the table on stderr\n"
+        "  --only TEXT       only cases whose name holds TEXT\n"
+        "  --plot FILE       percentile curves and bars, by suffix .svg or .png (gnuplot)\n"
+        "  --log MIB         log to recover from (default 1024)\n"
+        "  --mode MODE       of latency: durable, memory or direct; may be repeated\n"
+        "  --size BYTES      of latency: of a body, 16..60000 (default 64)\n"
+        "  --rate N          of latency: messages a second on a schedule (default: several)\n"
+        "  --processes N     of latency: producers, and as many consumers (default 1; not direct)\n"
+        "  --delayed N       messages of timers (default 10000000)\n"
+        "  --window N        open operations of a producer (default 1024)\n"
+        "  --credit N        messages a consumer may hold (default 1024)\n"
+        "  --pawld FILE      the broker (default: beside this program)\n"
+        "  --pass OPTION     handed on to every broker; may be repeated\n\n");
     for (size_t i = 0; i < SCENARIOS; i++)
         fprintf(to, "  %-11s %s\n", scenarios[i].name, scenarios[i].what);
 }

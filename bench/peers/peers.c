@@ -84,7 +84,7 @@ static void usage(FILE *to)
 {
     fprintf(to,
             "usage: pawl-bench-peers [options] [hops] [queues]\n\n"
-            "  --repeats N      rounds over all peers (default 3)\n"
+            "  --repeats N      rounds over all peers, 1..4 (default 3)\n"
             "  --seconds S      length of one measurement (default 0.7)\n"
             "  --only TEXT      only cases whose name holds TEXT, as hop_zeromq or queue_redis\n"
             "  --dir DIR        where servers have their data: a real disk (default /tmp)\n"
@@ -142,7 +142,7 @@ static void parse(struct options *o, int argc, char **argv)
     }
     if (!o->hops && !o->queues)
         o->hops = o->queues = true;
-    if (b->repeats < 1 || b->repeats > BENCH_REPEATS_MAX || b->seconds <= 0) {
+    if (b->repeats < 1 || b->repeats > 4 || b->seconds <= 0) {
         usage(stderr);
         exit(2);
     }

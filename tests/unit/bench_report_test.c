@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "../../bench/bench.h"
+#include "../../bench/schedule.h"
 
 void bench_fail(const char *format, ...)
 {
@@ -175,6 +176,31 @@ static void the_picture_shows_curves_and_rates_only(void **state)
     free(text);
 }
 
+/* A sender that was held up for 300 of 1,000 intervals: each message counts from its own moment. */
+static void a_late_sender_leaves_nothing_out(void **state)
+{
+    (void)state;
+    struct bench_schedule s;
+    uint64_t due, n = 0, late = 0, longest = 0;
+    bench_schedule_init(&s, 1000000, 1000, 0.001);
+    assert_true(s.warm == 1200000 && s.end == 2200000);
+    assert_false(bench_schedule_take(&s, 999999, &due));
+    for (uint64_t now = 1000000; !bench_schedule_over(&s); now += 100) {
+        if (now > 1500000 && now < 1800000)
+            continue;
+        while (bench_schedule_take(&s, now, &due)) {
+            assert_true(due == 1000000 + 1000 * n);
+            n++;
+            late += now - due > 100000;
+            longest = now - due > longest ? now - due : longest;
+        }
+    }
+    assert_int_equal(n, 1200);
+    assert_int_equal(late, 199);
+    assert_int_equal(longest, 299000);
+    assert_false(bench_schedule_take(&s, UINT64_MAX, &due));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +208,7 @@ int main(void)
         cmocka_unit_test(percentiles_are_the_median_of_repeats_and_max_the_worst),
         cmocka_unit_test(a_rate_has_value_min_and_max),
         cmocka_unit_test(nothing_is_concluded_from_too_few_cores),
+        cmocka_unit_test(a_late_sender_leaves_nothing_out),
         cmocka_unit_test(a_picture_needs_a_suffix_and_gnuplot),
         cmocka_unit_test(the_picture_shows_curves_and_rates_only),
     };
