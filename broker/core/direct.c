@@ -86,6 +86,7 @@ bool pawl_core_direct_scan(struct pawl_take *t)
     uint32_t n = core->direct.scan ? core->direct.scan(core->direct.ctx, q->id, c->after_id,
                                                        c->state_mask, (void *)data, max)
                                    : 0;
+    pawl_core_data_shrink(core, block, n * (uint32_t)sizeof(struct pawl_record));
     pawl_core_lane_answer_data(core, t->lane, t->seq, block,
                                n * (uint32_t)sizeof(struct pawl_record), n, wait);
     return true;

@@ -371,7 +371,7 @@ static int use_make(struct pawl *lane, uint64_t queue, uint32_t rights, uint64_t
     if (!use)
         return pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory for a direct queue");
     use->session = lane->session;
-    use->rights = rights;
+    use->rights = PAWL_USE_RECEIVE | PAWL_USE_SEND;
     uint64_t pause = PAUSE_NS_MIN;
     bool later;
     int rc;
@@ -381,6 +381,11 @@ static int use_make(struct pawl *lane, uint64_t queue, uint32_t rights, uint64_t
         later = false;
         if (rc == PAWL_OK)
             rc = attach_locked(r, lane, queue, use, until, &later);
+        /* Who may do both has one lane of the queue for both. */
+        if (rc == PAWL_E_PERM && use->rights != rights) {
+            use->rights = rights;
+            rc = attach_locked(r, lane, queue, use, until, &later);
+        }
         if (rc == PAWL_OK) {
             use->by_list = r->uses;
             r->uses = use;
