@@ -254,6 +254,23 @@ static bool holder_lives(struct pawl_directs *set, const struct pawl_direct_queu
     return lives;
 }
 
+void pawl_direct_queue_disown(struct pawl_directs *set, struct pawl_direct_queue *q, uint32_t pid,
+                              uint64_t start_time)
+{
+    int fd;
+    if (pid == 0 || start_time == 0 || set->dir < 0 ||
+        pawl_direct_facts_open(set->dir, q->id, false, &fd) != 0)
+        return;
+    struct pawl_direct_holder *holders = calloc(q->shape.lanes, sizeof *holders);
+    if (holders && pawl_direct_holders_read(fd, holders, q->shape.lanes) == 0)
+        for (uint32_t i = 0; i < q->shape.lanes; i++)
+            if (holders[i].pid == pid && holders[i].start_time == start_time &&
+                pawl_direct_holder_write(fd, i + 1, 0, 0) == 0)
+                q->sweep_at = set->boot;
+    free(holders);
+    (void)close(fd);
+}
+
 void pawl_direct_lane_over(struct pawl_directs *set, struct pawl_direct_queue *q, uint32_t lane)
 {
     struct pawl_direct_owner *o = &q->owners[lane];

@@ -147,10 +147,12 @@ static void take_lane(struct pawl_directs *set, struct pawl_direct_queue *q, str
 
 /* False: it is not, or not yet. *fd is -1 once it was taken. */
 static bool take_back(struct pawl_directs *set, struct pawl_direct_queue *q,
-                      const struct pawl_attach_direct *ask, int *fd,
+                      const struct pawl_session *s, const struct pawl_attach_direct *ask, int *fd,
                       struct pawl_attach_direct_ok *ok)
 {
     if (ask->incarnation != q->facts.incarnation) {
+        /* Its DETACH may have come to nobody. */
+        pawl_direct_queue_disown(set, q, s->peer.pid, s->peer.start_time);
         ok->flags = PAWL_DIRECT_LATER;
         refuse(ok, PAWL_E_PAUSED,
                "the memory of direct queue %s is with a process that has not come back to this "
@@ -185,7 +187,7 @@ static void attach(struct pawl_directs *set, struct pawl_session *s,
     struct pawl_direct_queue *q = queue_for(set, s, ask, ok);
     if (!q)
         return;
-    if (q->where == PAWL_DIRECT_PLACE_AWAITED && !take_back(set, q, ask, fd, ok))
+    if (q->where == PAWL_DIRECT_PLACE_AWAITED && !take_back(set, q, s, ask, fd, ok))
         return;
     if (ask->incarnation != 0 &&
         (q->where == PAWL_DIRECT_PLACE_EMPTY || ask->incarnation != q->facts.incarnation)) {

@@ -16,6 +16,9 @@ int pawl_direct_queue_make(struct pawl_directs *set, struct pawl_direct_queue *q
 int pawl_direct_queue_take_back(struct pawl_directs *set, struct pawl_direct_queue *q, int fd);
 /* Writes down whose the lane is now. */
 void pawl_direct_queue_note(struct pawl_directs *set, struct pawl_direct_queue *q, uint32_t lane);
+/* AWAITED: this process says itself that it has not that memory. */
+void pawl_direct_queue_disown(struct pawl_directs *set, struct pawl_direct_queue *q, uint32_t pid,
+                              uint64_t start_time);
 /* Proven dead, or detached. */
 void pawl_direct_lane_over(struct pawl_directs *set, struct pawl_direct_queue *q, uint32_t lane);
 

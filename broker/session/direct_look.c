@@ -24,7 +24,10 @@ static bool look(const struct pawl_direct_queue *q)
 void pawl_directs_stat(void *ctx, uint64_t id, struct pawl_queue_stat *out)
 {
     const struct pawl_direct_queue *q = pawl_directs_find(ctx, id);
-    if (!q || q->where != PAWL_DIRECT_PLACE_HERE)
+    if (!q || q->where == PAWL_DIRECT_PLACE_EMPTY)
+        return;
+    out->incarnation = q->facts.incarnation;
+    if (q->where == PAWL_DIRECT_PLACE_AWAITED)
         return;
     (void)look(q);
     const struct pawl_direct_counts *c = &q->broker->counts;
@@ -34,7 +37,6 @@ void pawl_directs_stat(void *ctx, uint64_t id, struct pawl_queue_stat *out)
     out->dead = c->dead;
     out->expired_leases = c->expired;
     out->crashed = c->released;
-    out->incarnation = q->facts.incarnation;
     out->attached = q->held;
     bool holes = !pawl_direct_memory_whole(q->fd, q->facts.bytes);
     out->damaged = (uint32_t)pawl_min_u64(c->strange + holes, UINT32_MAX);
