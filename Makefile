@@ -292,7 +292,7 @@ NEEDS_PEERS = build-essential=g++ gnuplot-nox=gnuplot libzmq3-dev=zmq.h libnng-d
     libsqlite3-dev=sqlite3.h nats-server=nats-server rabbitmq-server=rabbitmq-server \
     librabbitmq-dev=amqp.h postgresql=/usr/lib/postgresql libpq-dev=/usr/include/postgresql
 SRC_PEERS = $(wildcard bench/peers/*.c)
-PEERS_HARNESS = $(call obj,$(addprefix bench/,report.c plot.c host.c process.c guard.c device.c direct_ring.c))
+PEERS_HARNESS = $(call obj,$(addprefix bench/,report.c plot.c host.c process.c guard.c device.c))
 PEERS_LIBS = -lzmq -lnng -liceoryx_binding_c -liceoryx_posh -liceoryx_hoofs -lhiredis -lsqlite3 -lrabbitmq -lpq -lrt
 PEERS_INCLUDE = $(addprefix -isystem ,$(lastword $(wildcard /usr/include/iceoryx/v*)) /usr/include/postgresql)
 $(BUILD)/obj/bench/peers/%.o: CPPFLAGS_ALL += $(PEERS_INCLUDE)

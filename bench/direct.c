@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* direct: queues that go from process to process without the broker. Two pinned processes share a
- * memfd and use the functions of abi/direct.h; all of a life is in the figures: sent (copied in),
- * leased (copied out), acknowledged. Both sides spin unless a case says asleep.
+/* direct: queues that go from process to process without the broker. Two pinned processes; all of a
+ * life is in the figures: sent (copied in), leased (copied out), acknowledged. Both sides spin
+ * unless a case says asleep. Cases with "ring" in their name use the functions of abi/direct.h over
+ * a memfd; the others the public calls, with a broker that sweeps beside them.
  *
  * In the same repeat the way of one cache line is measured, and a bare ring that moves the same
  * bytes and neither leases nor acknowledges: the machine's phases change the figures by factors,
@@ -12,20 +13,16 @@
 #include <stdlib.h>
 
 #include "abi/atomic.h"
-#include "abi/direct.h"
-#include "direct_ring.h"
+#include "direct_end.h"
 #include "schedule.h"
 
-#define BATCH_MAX 64u
-#define BODY_MAX 60000u
 #define LANES BENCH_RING_LANES
 
 struct direct_run {
     const struct bench *b;
-    struct bench_ring ring[2]; /* there and back */
-    uint32_t body_bytes, batch, producers, consumers;
-    uint32_t number; /* the next child's, set before it is forked */
-    bool asleep, yields;
+    struct bench_direct d;
+    uint32_t batch, producers, consumers;
+    uint32_t number;      /* the next child's, set before it is forked */
     uint64_t interval_ns; /* on a schedule */
     uint32_t ready __attribute__((aligned(PAWL_LINE)));
     uint32_t go, stop, holding;
@@ -39,128 +36,58 @@ struct direct_run {
     struct pawl_histogram late;
 };
 
-/* --- one operation --------------------------------------------------------------------------- */
-
-static void relax(const struct direct_run *run)
-{
-    if (run->yields)
-        sched_yield();
-    else
-        pawl_cpu_relax();
-}
-
-/* All of them, waiting for room; false: told to stop before. */
-static bool send_all(const struct direct_run *run, struct pawl_direct_lane *lane,
-                     const struct pawl_direct_body *bodies, uint32_t n)
-{
-    for (uint32_t done = 0; done < n;) {
-        int rc = pawl_direct_send(lane, bodies + done, n - done, NULL);
-        if (rc > 0)
-            done += (uint32_t)rc;
-        else if (rc != PAWL_E_FULL)
-            bench_fail("direct send: %s", pawl_strname(rc));
-        else if (pawl_load_acq_u32(&run->stop) == 2)
-            return false;
-        else
-            relax(run);
-    }
-    return true;
-}
-
-static uint32_t take_some(struct pawl_direct_lane *lane, struct pawl_direct_delivery *out,
-                          uint32_t n)
-{
-    int rc = pawl_direct_receive(lane, out, n, PAWL_DIRECT_COPY);
-    if (rc < 0)
-        bench_fail("direct receive: %s", pawl_strname(rc));
-    return (uint32_t)rc;
-}
-
-static void settle(struct pawl_direct_lane *lane, const struct pawl_direct_delivery *d)
-{
-    int rc = pawl_direct_ack(lane, &d->token);
-    if (rc != PAWL_OK)
-        bench_fail("direct ack: %s", pawl_strname(rc));
-}
-
-/* The next message, leased and acknowledged. */
-static void take_one(const struct direct_run *run, struct pawl_direct_lane *lane,
-                     struct pawl_direct_delivery *d)
-{
-    uint32_t *gate = &lane->q.shm->readers;
-    for (uint64_t looks = 0; take_some(lane, d, 1) == 0; looks++) {
-        if (!run->asleep) {
-            while (!pawl_direct_poll(lane))
-                relax(run);
-            continue;
-        }
-        uint32_t kept = pawl_direct_gate_prepare(gate);
-        if (take_some(lane, d, 1) == 1)
-            break;
-        pawl_direct_gate_wait(gate, kept, PAWL_DIRECT_SLEEP_NS_MAX);
-    }
-    settle(lane, d);
-}
-
-/* --- latency: one at a time ------------------------------------------------------------------ */
-
-static uint64_t *body_new(const struct direct_run *run)
-{
-    uint64_t *body = calloc(1, run->body_bytes + 8u);
-    if (body == NULL)
-        bench_fail("no memory");
-    return body;
-}
+/* --- latency --------------------------------------------------------------------------------- */
 
 static void ping_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *out = bench_ring_lane(&run->ring[0], 1),
-                            *in = bench_ring_lane(&run->ring[1], 1);
-    uint64_t *body = body_new(run), *back = body_new(run);
-    struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
-    struct pawl_direct_delivery d = { .body = back };
+    struct bench_end *out = bench_end_open(&run->d, 0, 1, NULL);
+    struct bench_end *in = bench_end_open(&run->d, 1, 1, out);
+    uint64_t *body = out->out[0];
     uint64_t warm = bench_now() + (uint64_t)(run->b->seconds * 0.2e9);
     uint64_t end = warm + (uint64_t)(run->b->seconds * 1e9);
     do {
         body[0] = bench_now();
         body[1] = body[0] >= warm;
-        send_all(run, out, &send, 1);
-        take_one(run, in, &d);
+        bench_end_send(out, 1);
+        bench_end_wait(in);
+        bench_end_ack(in);
     } while (body[0] < end);
     body[0] = 0; /* the last one */
-    send_all(run, out, &send, 1);
+    bench_end_send(out, 1);
+    bench_end_close(out);
 }
 
 static void pong_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *in = bench_ring_lane(&run->ring[0], 2),
-                            *out = bench_ring_lane(&run->ring[1], 2);
-    uint64_t *body = body_new(run);
-    struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
-    struct pawl_direct_delivery d = { .body = body };
+    struct bench_end *in = bench_end_open(&run->d, 0, 2, NULL);
+    struct bench_end *out = bench_end_open(&run->d, 1, 2, in);
     for (;;) {
-        take_one(run, in, &d);
+        bench_end_wait(in);
+        uint64_t sent = in->in[0][0];
+        bool counts = in->in[0][1] != 0;
+        bench_end_ack(in);
         uint64_t now = bench_now();
-        if (body[0] == 0)
-            return;
-        if (body[1] != 0)
-            pawl_histogram_add(&run->way, now - body[0]);
-        send_all(run, out, &send, 1);
+        if (sent == 0)
+            break;
+        if (counts)
+            pawl_histogram_add(&run->way, now - sent);
+        bench_end_send(out, 1);
     }
+    bench_end_close(in);
 }
-
-/* --- latency: on a schedule ------------------------------------------------------------------ */
 
 static void schedule_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *out = bench_ring_lane(&run->ring[0], 1);
-    uint64_t *body = body_new(run);
-    struct pawl_direct_body send = { .data = body, .length = run->body_bytes };
+    struct bench_end *out = bench_end_open(&run->d, 0, 1, NULL);
+    uint64_t *body = out->out[0];
     struct bench_schedule when;
-    bench_schedule_init(&when, bench_now() + 1000000, run->interval_ns, run->b->seconds);
+    body[0] = 1; /* the first use attaches to the queue */
+    body[1] = 0;
+    bench_end_send(out, 1);
+    bench_schedule_init(&when, bench_now() + PAWL_NS_MS, run->interval_ns, run->b->seconds);
     while (!bench_schedule_over(&when)) {
         uint64_t now = bench_now(), due;
         if (!bench_schedule_take(&when, now, &due)) {
@@ -169,38 +96,42 @@ static void schedule_child(void *arg)
         }
         body[0] = due;
         body[1] = due >= when.warm;
-        send_all(run, out, &send, 1);
+        bench_end_send(out, 1);
         if (body[1] != 0)
             pawl_histogram_add(&run->late, now - due);
     }
     body[0] = 0;
-    send_all(run, out, &send, 1);
+    bench_end_send(out, 1);
+    bench_end_close(out);
 }
 
 static void hand_child(void *arg)
 {
     struct direct_run *run = arg;
-    struct pawl_direct_lane *in = bench_ring_lane(&run->ring[0], 2);
-    uint64_t *body = body_new(run);
-    struct pawl_direct_delivery d = { .body = body };
+    struct bench_end *in = bench_end_open(&run->d, 0, 2, NULL);
     for (;;) {
-        take_one(run, in, &d);
+        bench_end_wait(in);
+        uint64_t sent = in->in[0][0];
+        bool counts = in->in[0][1] != 0;
+        bench_end_ack(in);
         uint64_t now = bench_now();
-        if (body[0] == 0)
-            return;
-        if (body[1] != 0)
-            pawl_histogram_add(&run->way, now - body[0]);
+        if (sent == 0)
+            break;
+        if (counts)
+            pawl_histogram_add(&run->way, now - sent);
     }
+    bench_end_close(in);
 }
 
-static struct direct_run *run_new(const struct bench *b, uint32_t capacity, uint32_t body_bytes,
-                                  uint32_t rings)
+static struct direct_run *run_new(const struct bench *b, bool api, bool asleep, uint32_t capacity,
+                                  uint32_t body_bytes, uint32_t queues)
 {
     struct direct_run *run = bench_share(sizeof(*run));
     run->b = b;
-    run->body_bytes = body_bytes;
-    for (uint32_t i = 0; i < rings; i++)
-        bench_ring_make(&run->ring[i], capacity, body_bytes);
+    run->d = (struct bench_direct){
+        .b = b, .api = api, .asleep = asleep, .queues = queues, .body_bytes = body_bytes
+    };
+    bench_direct_make(&run->d, capacity);
     pawl_histogram_init(&run->way);
     pawl_histogram_init(&run->late);
     return run;
@@ -208,9 +139,7 @@ static struct direct_run *run_new(const struct bench *b, uint32_t capacity, uint
 
 static void run_free(struct direct_run *run)
 {
-    for (uint32_t i = 0; i < 2; i++)
-        if (run->ring[i].memory != NULL)
-            bench_ring_free(&run->ring[i]);
+    bench_direct_free(&run->d);
     bench_unshare(run, sizeof(*run));
 }
 
@@ -222,24 +151,24 @@ static void two(struct direct_run *run, void (*first)(void *), void (*second)(vo
     bench_join(b_side, "direct receiver");
 }
 
-static void latency_case(const struct bench *b, bool asleep)
+static void latency_case(const struct bench *b, bool api, bool asleep)
 {
     struct bench_result way, line, ratio;
-    char size[16] = "";
+    char name[48], size[16] = "";
     if (b->body_bytes != 64)
         snprintf(size, sizeof(size), "_%u", b->body_bytes);
-    const char *suffix = asleep ? "_asleep" : "";
-    bench_result_init(&way, "latency", asleep ? "us" : "ns", "direct_one_way%s%s", size, suffix);
-    bench_result_init(&line, "latency", "ns", "line_beside_direct_one_way%s%s", size, suffix);
-    bench_result_init(&ratio, "latency", "ratio of p50", "direct_of_line%s%s", size, suffix);
+    snprintf(name, sizeof(name), "direct_%sone_way%s%s", api ? "" : "ring_", size,
+             asleep ? "_asleep" : "");
+    bench_result_init(&way, "latency", asleep ? "us" : "ns", "%s", name);
+    bench_result_init(&line, "latency", "ns", "line_beside_%s", name);
+    bench_result_init(&ratio, "latency", "ratio of p50", "%s_of_line", name);
     bench_result_note(&way, "from before the send to after the ack, one reading of the clock");
     if (!asleep && b->body_bytes == 64)
         bench_result_aim(&ratio, "value", BENCH_AT_MOST, 2);
     struct pawl_histogram *h = malloc(sizeof(*h));
     struct bench_repeats r = { 0 };
     while (h != NULL && bench_wanted(b, "latency", way.name) && bench_repeat_next(b, &r)) {
-        struct direct_run *run = run_new(b, 256, b->body_bytes, 2);
-        run->asleep = asleep;
+        struct direct_run *run = run_new(b, api, asleep, 256, b->body_bytes, 2);
         bench_line_way(b, h);
         two(run, ping_child, pong_child);
         if (bench_repeat_keep(b, &r)) {
@@ -269,7 +198,7 @@ static void latency_schedule(const struct bench *b, uint64_t rate)
                       (unsigned long long)rate, size);
     struct bench_repeats r = { 0 };
     while (bench_wanted(b, "latency", way.name) && bench_repeat_next(b, &r)) {
-        struct direct_run *run = run_new(b, 1024, b->body_bytes, 1);
+        struct direct_run *run = run_new(b, true, false, 1024, b->body_bytes, 1);
         run->interval_ns = rate > PAWL_NS_S ? 1 : PAWL_NS_S / rate;
         two(run, schedule_child, hand_child);
         if (bench_repeat_keep(b, &r)) {
@@ -289,8 +218,9 @@ void bench_direct_latency(const struct bench *b)
         bench_say(b, "NEEDS_CORES: direct_one_way spins on 2 cores, here is one: left out");
         return;
     }
-    latency_case(b, false);
-    latency_case(b, true);
+    latency_case(b, true, false);
+    latency_case(b, true, true);
+    latency_case(b, false, false);
     if (b->rate > 0) {
         latency_schedule(b, b->rate);
     } else {
@@ -301,57 +231,38 @@ void bench_direct_latency(const struct bench *b)
 
 /* --- throughput ------------------------------------------------------------------------------ */
 
-struct buffers {
-    uint64_t *bytes; /* BATCH_MAX bodies */
-    uint32_t stride; /* in words */
-};
-
-static struct buffers buffers_new(const struct direct_run *run)
-{
-    struct buffers s = { .stride = (run->body_bytes + 63) / 64 * 8 };
-    s.bytes = aligned_alloc(64, (size_t)s.stride * 8 * BATCH_MAX);
-    if (s.bytes == NULL)
-        bench_fail("no memory");
-    memset(s.bytes, 0x5a, (size_t)s.stride * 8 * BATCH_MAX);
-    return s;
-}
-
 /* Numbers each producer's messages; the number says the producer, too. */
 static void producer_child(void *arg)
 {
     struct direct_run *run = arg;
-    uint32_t me = run->number, last = run->body_bytes / 8 - 1;
-    struct pawl_direct_lane *lane = bench_ring_lane(&run->ring[0], me + 1);
-    struct buffers s = buffers_new(run);
-    struct pawl_direct_body bodies[BATCH_MAX];
+    uint32_t me = run->number, last = run->d.body_bytes / 8 - 1;
+    struct bench_end *e = bench_end_open(&run->d, 0, me + 1, NULL);
     uint64_t next = 0, sum = 0;
-    for (uint32_t i = 0; i < run->batch; i++)
-        bodies[i] =
-            (struct pawl_direct_body){ .data = s.bytes + i * s.stride, .length = run->body_bytes };
     pawl_add_seq_u32(&run->ready, 1);
     while (pawl_load_acq_u32(&run->go) == 0)
         sched_yield();
     while (pawl_load_acq_u32(&run->stop) == 0) {
         for (uint32_t i = 0; i < run->batch; i++, next++) {
-            uint64_t *body = s.bytes + i * s.stride;
-            body[0] = next << 8 | me;
-            body[last] = ~body[0];
-            sum += body[0];
+            e->out[i][0] = next << 8 | me;
+            e->out[i][last] = ~e->out[i][0];
+            sum += e->out[i][0];
         }
-        send_all(run, lane, bodies, run->batch);
+        bench_end_send(e, run->batch);
     }
     run->of[me].sum = sum;
     pawl_store_rel_u64(&run->of[me].sent, next);
+    bench_end_close(e);
 }
 
 /* One consumer gets each producer's messages in the order sent, nothing torn. */
 static void check(const struct direct_run *run, const uint64_t *body, uint64_t *seen)
 {
     uint32_t from = (uint32_t)(body[0] & 0xff);
-    if (from >= run->producers || body[run->body_bytes / 8 - 1] != ~body[0] ||
+    if (from >= run->producers || body[run->d.body_bytes / 8 - 1] != ~body[0] ||
         body[0] >> 8 < seen[from])
         bench_fail("direct: message %llu of producer %u came where %llu was due",
-                   (unsigned long long)(body[0] >> 8), from, (unsigned long long)seen[from]);
+                   (unsigned long long)(body[0] >> 8), from,
+                   (unsigned long long)seen[from % LANES]);
     seen[from] = (body[0] >> 8) + 1;
 }
 
@@ -359,24 +270,18 @@ static void consumer_child(void *arg)
 {
     struct direct_run *run = arg;
     uint32_t me = run->number;
-    struct pawl_direct_lane *lane = bench_ring_lane(&run->ring[0], me + 1);
-    struct buffers s = buffers_new(run);
-    struct pawl_direct_delivery d[BATCH_MAX];
+    struct bench_end *e = bench_end_open(&run->d, 0, me + 1, NULL);
     uint64_t seen[LANES] = { 0 }, taken = 0, sum = 0, longest = 0, last_look = 0;
-    for (uint32_t i = 0; i < run->batch; i++)
-        d[i] = (struct pawl_direct_delivery){ .body = s.bytes + i * s.stride };
     pawl_add_seq_u32(&run->ready, 1);
     while (pawl_load_acq_u32(&run->stop) < 2) {
-        uint32_t n = take_some(lane, d, run->batch);
-        if (n == 0) {
-            relax(run);
-            continue;
-        }
+        uint32_t n = bench_end_look(e, run->batch);
         for (uint32_t i = 0; i < n; i++) {
-            check(run, d[i].body, seen);
-            sum += *(const uint64_t *)d[i].body;
-            settle(lane, &d[i]);
+            check(run, e->in[i], seen);
+            sum += e->in[i][0];
         }
+        if (n == 0)
+            continue;
+        bench_end_ack(e);
         /* The clock at times only: it costs as much as a life. */
         if ((taken ^ (taken + n)) >> 10 != 0) {
             uint64_t now = bench_now();
@@ -388,6 +293,7 @@ static void consumer_child(void *arg)
     }
     run->of[me].sum = sum;
     run->of[me].longest_ns = longest;
+    bench_end_close(e);
 }
 
 /* Leases one message, and holds it till the end. */
@@ -395,18 +301,17 @@ static void holder_child(void *arg)
 {
     struct direct_run *run = arg;
     uint32_t me = run->number;
-    struct pawl_direct_lane *lane = bench_ring_lane(&run->ring[0], me + 1);
-    struct buffers s = buffers_new(run);
-    struct pawl_direct_delivery d = { .body = s.bytes };
+    struct bench_end *e = bench_end_open(&run->d, 0, me + 1, NULL);
     pawl_add_seq_u32(&run->ready, 1);
-    while (take_some(lane, &d, 1) == 0)
+    while (bench_end_look(e, 1) == 0)
         sched_yield();
-    run->of[me].sum = s.bytes[0];
+    run->of[me].sum = e->in[0][0];
     pawl_store_rel_u32(&run->holding, 1);
     while (pawl_load_acq_u32(&run->stop) == 0)
         bench_pause(10000000);
-    settle(lane, &d);
+    bench_end_ack(e);
     pawl_store_rel_u64(&run->of[me].taken, 1);
+    bench_end_close(e);
 }
 
 static uint64_t sum_of(const struct direct_run *run, uint32_t from, uint32_t n, bool taken)
@@ -468,7 +373,7 @@ static void run_lives(struct direct_run *run, bool held, struct direct_figures *
     const struct bench *b = run->b;
     uint32_t n = run->producers, m = run->consumers, lanes = n + m + held;
     pid_t child[LANES];
-    run->yields = lanes - held > b->cores;
+    run->d.yields = lanes - held > b->cores;
     for (run->number = 0; run->number < lanes; run->number++) {
         bool holder = run->number == n + m;
         uint32_t core = run->number < n ? 0 : 1;
@@ -509,6 +414,7 @@ static void run_lives(struct direct_run *run, bool held, struct direct_figures *
 
 struct direct_case {
     const char *name;
+    bool api;
     uint32_t body_bytes, capacity, batch, clients; /* as many producers as consumers */
     double aim;
 };
@@ -516,7 +422,7 @@ struct direct_case {
 static void measure(const struct bench *b, const struct direct_case *c, bool held,
                     struct direct_figures *out)
 {
-    struct direct_run *run = run_new(b, c->capacity, c->body_bytes, 1);
+    struct direct_run *run = run_new(b, c->api, false, c->capacity, c->body_bytes, 1);
     run->batch = c->batch;
     run->producers = run->consumers = c->clients;
     run_lives(run, held, out);
@@ -576,7 +482,7 @@ static void throughput_case(const struct bench *b, const struct direct_case *c)
 /* One consumer holds a lease throughout; the others go on. --seconds 60: for a minute. */
 static void held_case(const struct bench *b)
 {
-    const struct direct_case c = { "direct_64_lease_held", 64, 1024, 1, 1, 0 };
+    const struct direct_case c = { "direct_64_lease_held", true, 64, 1024, 1, 1, 0 };
     struct bench_result kept;
     bench_result_init(&kept, "throughput", "%", "%s", c.name);
     bench_result_aim(&kept, "value", BENCH_AT_LEAST, 80);
@@ -598,15 +504,19 @@ static void held_case(const struct bench *b)
 void bench_direct_throughput(const struct bench *b)
 {
     static const struct direct_case cases[] = {
-        { "direct_64_single", 64, 1024, 1, 1, 15e6 },
-        { "direct_64_batch_32", 64, 1024, 32, 1, 0 },
-        { "direct_64_batch_32_1m", 64, 8192, 32, 1, 0 },
-        { "direct_64_batch_32_4m", 64, 32768, 32, 1, 0 },
-        { "direct_64_batch_32_8m", 64, 65536, 32, 1, 60e6 },
-        { "direct_1024_single", 1024, 1024, 1, 1, 6e6 },
-        { "direct_1024_batch_32", 1024, 1024, 32, 1, 0 },
-        { "direct_1024_batch_32_8m", 1024, 8192, 32, 1, 24e6 },
-        { "direct_64_2x2", 64, 1024, 1, 2, 0 },
+        { "direct_64_single", true, 64, 1024, 1, 1, 15e6 },
+        { "direct_64_batch_32", true, 64, 1024, 32, 1, 0 },
+        { "direct_64_batch_32_1m", true, 64, 8192, 32, 1, 0 },
+        { "direct_64_batch_32_4m", true, 64, 32768, 32, 1, 0 },
+        { "direct_64_batch_32_8m", true, 64, 65536, 32, 1, 60e6 },
+        { "direct_1024_single", true, 1024, 1024, 1, 1, 6e6 },
+        { "direct_1024_batch_32", true, 1024, 1024, 32, 1, 0 },
+        { "direct_1024_batch_32_8m", true, 1024, 8192, 32, 1, 24e6 },
+        { "direct_64_2x2", true, 64, 1024, 1, 2, 0 },
+        { "direct_ring_64_single", false, 64, 1024, 1, 1, 15e6 },
+        { "direct_ring_64_batch_32_8m", false, 64, 65536, 32, 1, 60e6 },
+        { "direct_ring_1024_single", false, 1024, 1024, 1, 1, 6e6 },
+        { "direct_ring_1024_batch_32_8m", false, 1024, 8192, 32, 1, 24e6 },
     };
     if (b->cores < 2) {
         bench_say(b, "NEEDS_CORES: direct queues spin on 2 cores, here is one: left out");

@@ -1,80 +1,86 @@
 /* SPDX-License-Identifier: MIT */
-/* pawl's direct queues as a hop: one each way, each message leased and acknowledged; both spin. */
+/* pawl's direct queues as a hop: one each way, by the public calls, each message leased and
+ * acknowledged; a waiting side spins. The broker has no part in a message's way. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "../bench.h"
-#include "../direct_ring.h"
+#include "abi/atomic.h"
 #include "peer.h"
 #include "peers.h"
 
 struct end {
-    struct pawl_direct_lane *out, *in;
+    struct pawl *lane;
+    const char *out, *in;
 };
 
-static struct bench_ring ring[2];
+static struct bench_broker broker;
 
 static void version(char *out, size_t bytes) { snprintf(out, bytes, "%s", PAWL_VERSION); }
 
 static void prepare(const char *dir, int core)
 {
-    (void)dir, (void)core;
-    for (int way = 0; way < 2; way++)
-        bench_ring_make(&ring[way], 1024, PEER_BODY_MAX);
+    (void)dir;
+    struct bench_broker_options o = { .core = core };
+    bench_broker_start(peer_bench, &broker, &o);
+    struct pawl *lane = bench_client(&broker, NULL);
+    struct pawl_queue_options q = PAWL_QUEUE_OPTIONS_INIT;
+    q.mode = PAWL_DIRECT;
+    q.max_messages = 1024;
+    q.max_message_bytes = PEER_BODY_MAX;
+    q.lease_ns = 600 * PAWL_NS_S;
+    bench_must(lane, pawl_queue_create(lane, "way0", &q), "create a direct queue");
+    bench_must(lane, pawl_queue_create(lane, "way1", &q), "create a direct queue");
+    pawl_close(lane);
 }
 
 static void *open_end(const char *dir, int end)
 {
     (void)dir;
     struct end *e = malloc(sizeof(*e));
+    struct bench_client_options o = { .spin_ns = 10 * PAWL_NS_S };
     if (e == NULL)
         bench_fail("no memory");
-    e->out = bench_ring_lane(&ring[end], 1);
-    e->in = bench_ring_lane(&ring[1 - end], 2);
+    e->lane = bench_client(&broker, &o);
+    e->out = end == 0 ? "way0" : "way1";
+    e->in = end == 0 ? "way1" : "way0";
     return e;
 }
 
 static void send_one(void *h, const void *body, size_t n)
 {
     struct end *e = h;
-    const struct pawl_direct_body b = { .data = body, .length = (uint32_t)n };
     int rc;
-    while ((rc = pawl_direct_send(e->out, &b, 1, NULL)) == PAWL_E_FULL)
+    while ((rc = pawl_send(e->lane, e->out, body, n, NULL, NULL)) == PAWL_E_FULL)
         pawl_cpu_relax();
-    if (rc != 1)
-        bench_fail("direct send: %s", pawl_strname(rc));
+    bench_must(e->lane, rc, "direct send");
 }
 
 static void receive_one(void *h, void *body, size_t n)
 {
     struct end *e = h;
-    char all[PEER_BODY_MAX];
-    struct pawl_direct_delivery d = { .body = all };
-    int rc;
-    while ((rc = pawl_direct_receive(e->in, &d, 1, PAWL_DIRECT_COPY)) == 0)
-        while (!pawl_direct_poll(e->in))
-            pawl_cpu_relax();
-    if (rc != 1 || d.length != n)
-        bench_fail("direct receive: %s", pawl_strname(rc));
-    memcpy(body, all, n);
-    rc = pawl_direct_ack(e->in, &d.token);
-    if (rc != PAWL_OK)
-        bench_fail("direct ack: %s", pawl_strname(rc));
+    struct pawl_message m;
+    struct pawl_receive_options wait = PAWL_RECEIVE_OPTIONS_INIT;
+    wait.wait_ns = 30 * PAWL_NS_S;
+    int rc = bench_must(e->lane, pawl_receive(e->lane, e->in, &wait, &m), "direct receive");
+    if (rc != PAWL_OK || m.bytes != n)
+        bench_fail("direct receive: no message, or another one");
+    memcpy(body, m.body, n);
+    bench_must(e->lane, pawl_ack(e->lane, &m.token, 0), "direct ack");
 }
 
 static void close_end(void *h)
 {
     struct end *e = h;
-    free(e->out);
-    free(e->in);
+    pawl_close(e->lane);
     free(e);
 }
 
 static void done(const char *dir)
 {
     (void)dir;
-    bench_ring_free(&ring[0]);
-    bench_ring_free(&ring[1]);
+    bench_broker_stop(&broker);
+    bench_broker_remove(&broker);
 }
 
 const struct peer_hop hop_direct = {
