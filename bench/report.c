@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -85,6 +86,8 @@ void bench_result_value(struct bench_result *r, double value)
 {
     if (r->repeats >= BENCH_REPEATS_MAX)
         bench_fail("%s: too many repeats", r->name);
+    if (!isfinite(value))
+        bench_fail("%s: nothing was measured", r->name);
     r->value[r->repeats++] = value;
 }
 
