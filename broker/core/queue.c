@@ -7,6 +7,7 @@
 #define FAILED_MAX_DEFAULT 16u
 #define CRASHED_MAX_DEFAULT 5u
 #define INFLIGHT_DEFAULT 65536u
+#define FORWARDS_MAX 1024u /* of dead messages in a row */
 #define PERM_DEFAULT 0770u
 
 /* --- names ----------------------------------------------------------------------------------- */
@@ -295,6 +296,27 @@ static uint32_t owned_by(const struct pawl_core *core, uint32_t uid)
     return n;
 }
 
+/* Do dead messages of a queue of this name, which forwards so, come back to it, or never to rest?
+ * Every edge of a circle is made by a create or an alter, whichever comes last is asked: targets
+ * may be named before they are there, and names outlive a drop. */
+static bool goes_in_circle(const struct pawl_core *core, const char *name, const char *forward)
+{
+#ifdef PAWL_BUG_FORWARD_CIRCLE
+    return false;
+#endif
+    for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
+        if (*forward == 0)
+            return false;
+        if (strcmp(forward, name) == 0)
+            return true;
+        uint32_t n = pawl_core_queue_find_name(core, forward);
+        if (n == 0)
+            return false;
+        forward = pawl_core_queue_at(core, n)->options.dead_forward;
+    }
+    return true;
+}
+
 static void create(struct pawl_take *t, const struct pawl_cmd_queue *c)
 {
     struct pawl_core *core = t->core;
@@ -320,6 +342,10 @@ static void create(struct pawl_take *t, const struct pawl_cmd_queue *c)
             refuse(t, PAWL_OK_DUPLICATE, old->id);
         else
             refuse(t, PAWL_E_EXISTS, 0);
+        return;
+    }
+    if (goes_in_circle(core, c->name, o.dead_forward)) {
+        refuse(t, PAWL_E_INVALID, PAWL_INVALID_CIRCLE);
         return;
     }
     canonical(&o, NULL, peer);
@@ -385,6 +411,10 @@ static void alter(struct pawl_take *t, const struct pawl_cmd_queue *c, struct pa
     if (pawl_queue_options_wrong(&o, c->name) || o.mode != q->options.mode ||
         o.flags != q->options.flags) {
         refuse(t, PAWL_E_INVALID, 0);
+        return;
+    }
+    if (goes_in_circle(core, c->name, o.dead_forward)) {
+        refuse(t, PAWL_E_INVALID, PAWL_INVALID_CIRCLE);
         return;
     }
     canonical(&o, q, peer);

@@ -377,6 +377,9 @@ enum pawl_limit {
     PAWL_LIMIT_RESERVATIONS,
 };
 
+/* Value of an E_INVALID of QUEUE_CREATE and QUEUE_ALTER; 0: an argument is out of its range. */
+#define PAWL_INVALID_CIRCLE 1u /* dead_forward leads back to the queue */
+
 /* What `value` of an answer holds:
  *   SEND OK: id; OK_DUPLICATE, E_KEY_MISMATCH: id of the first one · RECEIVE OK: deliveries ·
  * QUEUE_FIND, QUEUE_CREATE OK: queue number · PURGE OK: count E_FULL, E_QUOTA, E_INFLIGHT_LIMIT:

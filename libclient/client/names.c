@@ -135,8 +135,10 @@ static int ask(struct pawl *lane, const char *name, uint64_t until, uint64_t *id
     *id = lane->one.value;
     *mode = lane->one.state;
     /* Whatever became of the question, the call that asked it was not submitted. */
+#ifndef PAWL_BUG_LOOKUP_UNKNOWN
     if (rc != PAWL_OK)
         pawl_call_outcome(lane, PAWL_OUTCOME_NOT_APPLIED);
+#endif
     if (rc == PAWL_OK && *id == PAWL_NO_QUEUE)
         return pawl_lane_breach(lane, "a queue without number");
     return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Queues: create, alter, drop, pause, resume, purge, stat, list. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,16 @@ static int run(struct pawl *lane, uint16_t type, const char *name,
         c->options = *o;
         c->options.size = sizeof c->options;
     }
-    return pawl_op_result(lane, until, name && *name ? name : NULL);
+    rc = pawl_op_finish(lane, until);
+    if (rc != PAWL_OK)
+        return rc;
+    if (lane->one.result == PAWL_E_INVALID && o && lane->one.value == PAWL_INVALID_CIRCLE)
+        (void)snprintf(
+            lane->text, sizeof lane->text,
+            "dead messages would go in a circle: \"%s\" forwards its own, perhaps by way "
+            "of others, to \"%s\": let one of them keep them",
+            o->dead_forward, name);
+    return pawl_call_answered(lane, lane->one.result, lane->one.value, name && *name ? name : NULL);
 }
 
 static int simple(struct pawl *lane, uint16_t type, const char *name,

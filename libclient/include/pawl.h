@@ -240,7 +240,9 @@ struct pawl_queue_options {
     uint32_t flags;              /* PAWL_QUEUE_...; cannot be altered */
     uint64_t retry_ns[PAWL_RETRY_STEPS_MAX];    /* each at most 10 years; 0: at once */
     char dead_forward[PAWL_NAME_BYTES_MAX + 1]; /* dead messages go there, as one record, if it is
-                                                   there; not the queue itself; "": they stay */
+                                                   there; not the queue itself, nor one whose dead
+                                                   come back to it, or that is E_INVALID; "": they
+                                                   stay */
 };
 #define PAWL_QUEUE_ORDERED 1u /* messages without an ordering key share one */
 #define PAWL_QUEUE_OPTIONS_INIT                                                             \

@@ -206,6 +206,7 @@ expect 3 '' pawl receive frail
 say "dead messages and the queue they should go to"
 expect 1 'PAWL_E_INVALID.*dead_forward names the queue itself' pawl create loop --dead-forward loop
 expect 0 'warning: --dead-forward "graves": no such queue' pawl create yard --retry 0 --dead-forward graves
+expect 1 'PAWL_E_INVALID.*circle.*"yard"' pawl create graves --dead-forward yard
 expect 1 'PAWL_E_INVALID.*dead_forward names the queue itself' pawl alter yard --dead-forward yard
 expect 0 'warning: --dead-forward "graves"' pawl alter yard --max-failed 1
 expect 0 '^dead-forward +graves: no such queue' pawl stat yard

@@ -111,6 +111,27 @@ static void an_unknown_answer_is_kept(void)
     pawl_close(lane);
 }
 
+/* A name that is not looked up in time: nothing was sent, and that is known. */
+static void a_call_whose_queue_is_not_found_is_not_applied(void)
+{
+    harness_step("lookup");
+    struct pawl_options options = PAWL_OPTIONS_INIT;
+    options.timeout_ns = 200 * PAWL_NS_MS;
+    struct pawl *slow = harness_open_with(&broker, &options);
+    struct pawl_op_id id;
+    struct pawl_txn *txn;
+    harness_freeze(broker.pid);
+    harness_check_rc(pawl_send(slow, "left", "1", 1, NULL, NULL), PAWL_E_DEADLINE);
+    harness_check(pawl_last_outcome(slow) == PAWL_OUTCOME_NOT_APPLIED);
+    harness_check_rc(pawl_last_id(slow, &id), PAWL_OK_MISSING);
+    harness_check_rc(pawl_txn_begin(slow, NULL, &txn), PAWL_OK);
+    harness_check_rc(pawl_txn_send(txn, "left", "1", 1, NULL, NULL), PAWL_E_DEADLINE);
+    harness_check(pawl_last_outcome(slow) == PAWL_OUTCOME_NOT_APPLIED);
+    pawl_txn_rollback(txn);
+    harness_signal(broker.pid, SIGCONT);
+    pawl_close(slow);
+}
+
 /* A lane that is closed and opened again has the same number, but never the same ids. */
 static void an_id_is_never_used_again(void)
 {
@@ -193,6 +214,7 @@ int main(void)
     for (uint32_t round = 1; round <= 12; round++)
         a_dead_process_leaves_its_outcomes(round);
     an_unknown_answer_is_kept();
+    a_call_whose_queue_is_not_found_is_not_applied();
     an_id_is_never_used_again();
     a_close_with_open_calls_leaves_them();
     an_acknowledgement_names_its_call();

@@ -532,6 +532,43 @@ static void metrics_come_in_pages(void **state)
     end(w);
 }
 
+static struct core_answer forward(struct core_client *c, uint16_t type, const char *name,
+                                  const char *to)
+{
+    struct pawl_queue_options o = PAWL_QUEUE_OPTIONS_INIT;
+    strcpy(o.dead_forward, to);
+    return core_queue_command(c, type, name, &o);
+}
+
+/* Whichever of its edges comes last, and whatever was dropped, restarted or not there meanwhile. */
+static void dead_messages_never_go_in_a_circle(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    const uint16_t create = PAWL_CMD_QUEUE_CREATE, alter = PAWL_CMD_QUEUE_ALTER;
+    assert_int_equal(forward(&w->a, create, "a", "b").result, PAWL_OK); /* b is not there yet */
+    struct core_answer refused = forward(&w->a, create, "b", "a");
+    assert_int_equal(refused.result, PAWL_E_INVALID);
+    assert_int_equal(refused.value, PAWL_INVALID_CIRCLE);
+    assert_int_equal(forward(&w->a, create, "b", "c").result, PAWL_OK);
+    assert_int_equal(forward(&w->b, create, "c", "a").result, PAWL_E_INVALID);
+    assert_int_equal(forward(&w->b, create, "c", "").result, PAWL_OK);
+    for (int life = 0; life < 2; life++) {
+        assert_int_equal(forward(&w->b, alter, "c", "a").value, PAWL_INVALID_CIRCLE);
+        assert_int_equal(forward(&w->b, alter, "c", "b").result, PAWL_E_INVALID);
+        assert_int_equal(forward(&w->b, alter, "c", "d").result, PAWL_OK);
+        core_restart(&w->s, true);
+        core_client_open(&w->s, &w->a, 7);
+        core_client_open(&w->s, &w->b, 8);
+    }
+    assert_int_equal(forward(&w->a, create, "d", "a").result, PAWL_E_INVALID);
+    /* Dropped it forwards nothing; made again it is asked again. */
+    assert_int_equal(command(&w->a, PAWL_CMD_QUEUE_DROP, "b"), PAWL_OK);
+    assert_int_equal(forward(&w->a, create, "d", "a").result, PAWL_OK);
+    assert_int_equal(forward(&w->a, create, "b", "c").result, PAWL_E_INVALID);
+    end(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -550,6 +587,7 @@ int main(void)
         cmocka_unit_test(a_scan_over_a_long_backlog_takes_several_turns),
         cmocka_unit_test(peek_shows_a_body_in_parts),
         cmocka_unit_test(metrics_come_in_pages),
+        cmocka_unit_test(dead_messages_never_go_in_a_circle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
