@@ -31,7 +31,7 @@ expect 1 'PAWL_E_INVALID' pawl create l0 --lease 999us
 expect 1 'PAWL_E_INVALID' pawl create l0 --lease 12h1ms
 expect 1 'PAWL_E_(INVALID|TOO_BIG)' pawl create l0 --max-message 16385k
 expect 0 'created' pawl create l0 --lease 1ms --max-message 16M
-expect 1 'PAWL_E_NOT_SUPPORTED' pawl create d --mode direct
+expect 0 'created' pawl create d --mode direct
 expect 0 'altered' pawl alter q --lease 20s
 expect 0 '^lease +20s' pawl stat q
 expect 0 'altered' pawl alter q --ttl 1d
