@@ -24,7 +24,7 @@ static int look_in(void *ctx, const struct pawl_queue_stat *stat)
     e->record = (struct pawl_record){ .size = sizeof e->record };
     int rc = pawl_query_one(e->cli->lane, stat->name, e->id, &e->record);
     if (rc == PAWL_E_NOT_FOUND || rc == PAWL_E_FORGOTTEN || rc == PAWL_E_PERM ||
-        rc == PAWL_E_QUEUE_GONE)
+        rc == PAWL_E_QUEUE_GONE || rc == PAWL_E_NOT_SUPPORTED) /* a direct queue */
         return CLI_GO;
     if (rc < 0)
         return cli_refused(e->cli, rc, CLI_ABOUT_QUEUE, stat->name);
