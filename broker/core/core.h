@@ -38,7 +38,8 @@ enum pawl_effect_type { PAWL_EFFECT_ANSWER, PAWL_EFFECT_DATA, PAWL_EFFECT_DELIVE
 struct pawl_effect {
     uint64_t wait_lsn;
     uint32_t lane;    /* the shell's handle */
-    uint32_t message; /* DELIVERY: pool index, pinned until pawl_core_effect_done */
+    uint32_t message; /* DELIVERY: pool index, pinned until pawl_core_effect_done; DATA: of the idem
+                         whose lease begins with it, 0 none */
     uint64_t seq;
     uint64_t value; /* DELIVERY: grant number */
     uint64_t lsn;

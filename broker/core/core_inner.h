@@ -575,6 +575,10 @@ void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint
 /* An answer with data: block as pawl_core_data_buffer() gave it. */
 void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
                                 uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn);
+/* The same of a BEGIN that is FIRST: the time of its lease runs from the publication. */
+void pawl_core_lane_answer_first(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
+                                 uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn,
+                                 uint32_t idem);
 void pawl_core_lane_clear(struct pawl_core *core, struct pawl_core_lane *lane);
 /* What a record in the log says of a window: the answer, a part of it, or only that the command was
  * taken. */

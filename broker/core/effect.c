@@ -145,6 +145,10 @@ void pawl_core_effect_write(struct pawl_core *core, const struct pawl_effect *ef
         write_answer(effect, out);
         break;
     case PAWL_EFFECT_DATA:
+        if (PAWL_UNLIKELY(effect->message != 0))
+            pawl_core_idem_published(
+                core, effect->message, effect->value,
+                (void *)((uint8_t *)pawl_payload_at(&core->payload, effect->data) + 8));
         write_data(core, effect, out);
         break;
     default:
@@ -208,5 +212,7 @@ void pawl_core_effect_done(struct pawl_core *core, const struct pawl_effect *eff
         uint32_t bytes;
         memcpy(&bytes, p, sizeof bytes);
         pawl_payload_give(&core->payload, effect->data, 8 + bytes);
+        if (PAWL_UNLIKELY(effect->message != 0) && !published)
+            pawl_core_idem_dropped(core, effect->message, effect->value);
     }
 }

@@ -95,6 +95,7 @@ void pawl_core_idem_free(struct pawl_core *core, uint32_t n)
 {
     struct pawl_core_idem *e = at(core, n);
     core->live -= live_bytes(core, n);
+    e->pending = 0; /* of who had it before; his token, that he settles with, he has */
     leave_session(core, n);
     pawl_timer_destroy(&core->wheel, e->timer);
     pawl_core_home_set(core, PAWL_KIND_IDEM, n, 0);
@@ -108,7 +109,44 @@ void pawl_core_idem_free(struct pawl_core *core, uint32_t n)
 
 bool pawl_core_idem_over(const struct pawl_core *core, const struct pawl_core_idem *e)
 {
-    return e->end <= core->now.time;
+    return e->pending == 0 && e->end <= core->now.time;
+}
+
+void pawl_core_idem_pending(struct pawl_core *core, uint32_t n)
+{
+    struct pawl_core_idem *e = at(core, n);
+#ifdef PAWL_BUG_IDEM_LEASE_FROM_DECISION
+    return;
+#endif
+    e->pending++;
+    pawl_timer_cancel(&core->wheel, e->timer);
+}
+
+/* Its time begins. False: it is another's by now, or has been told already. */
+static bool lease_begins(struct pawl_core *core, uint32_t n, uint64_t grant)
+{
+    struct pawl_core_idem *e = at(core, n);
+    if (e->state != PAWL_IDEM_IN_PROGRESS || e->grant != grant || e->pending == 0)
+        return false;
+    e->end = pawl_add_sat(core->now.time, e->lease_ns);
+    pawl_timer_arm(&core->wheel, e->timer, e->end);
+    return true;
+}
+
+void pawl_core_idem_published(struct pawl_core *core, uint32_t n, uint64_t grant,
+                              struct pawl_idem_data *data)
+{
+    if (!lease_begins(core, n, grant))
+        return;
+    at(core, n)->pending = 0;
+    data->left_ns = at(core, n)->lease_ns;
+}
+
+void pawl_core_idem_dropped(struct pawl_core *core, uint32_t n, uint64_t grant)
+{
+    struct pawl_core_idem *e = at(core, n);
+    if (lease_begins(core, n, grant) && --e->pending != 0)
+        pawl_timer_cancel(&core->wheel, e->timer); /* another one is on its way */
 }
 
 bool pawl_core_idem_worked_on(const struct pawl_core *core, const struct pawl_core_idem *e)
@@ -300,6 +338,7 @@ void pawl_core_idem_session_end(struct pawl_core *core, struct pawl_core_session
         uint32_t n = s->idems_first;
         struct pawl_core_idem *e = at(core, n);
         leave_session(core, n);
+        e->pending = 0;
         e->state = PAWL_IDEM_ABANDONED;
         e->since = time;
         e->end = pawl_add_sat(time, e->retain_ns);

@@ -55,8 +55,10 @@ struct pawl_core_idem {
     uint32_t pid, uid; /* of the owner */
     int32_t code;
     uint16_t lane;
-    uint8_t state; /* enum pawl_idem_state; NONE: the entry is not used */
-    bool planned;  /* a step of the transaction that is being checked ends it */
+    uint8_t state;    /* enum pawl_idem_state; NONE: the entry is not used */
+    bool planned;     /* a step of the transaction that is being checked ends it */
+    uint32_t pending; /* FIRSTs of its owner that are on their way: till one is there its lease has
+                         no end (G12) */
 };
 
 struct pawl_core_idem *pawl_core_idem_at(const struct pawl_core *core, uint32_t n);
@@ -103,6 +105,11 @@ void pawl_core_idem_session_end(struct pawl_core *core, struct pawl_core_session
 /* Another lane has this number of the session: a begin of the old one is not one of its own. */
 void pawl_core_idem_lane_gone(struct pawl_core *core, const struct pawl_core_session *s,
                               uint32_t lane);
+/* A FIRST goes out; it is published (its data is told the time that is left), or was dropped. */
+void pawl_core_idem_pending(struct pawl_core *core, uint32_t n);
+void pawl_core_idem_published(struct pawl_core *core, uint32_t n, uint64_t grant,
+                              struct pawl_idem_data *data);
+void pawl_core_idem_dropped(struct pawl_core *core, uint32_t n, uint64_t grant);
 void pawl_core_idem_free(struct pawl_core *core, uint32_t n);
 /* Of a table that is gone; true: none is left. */
 bool pawl_core_idem_sweep(struct pawl_core *core, struct pawl_core_queue *table, uint32_t *budget);

@@ -170,6 +170,8 @@ void pawl_core_idem_undo(struct pawl_idem_plan *p)
 
 static uint64_t left_ns(const struct pawl_core *core, const struct pawl_core_idem *e)
 {
+    if (e->pending)
+        return e->lease_ns; /* its time has not begun */
     return e->end > core->now.time ? e->end - core->now.time : 0;
 }
 
@@ -217,8 +219,10 @@ static void answer(struct pawl_take *t, uint32_t n, uint8_t state, uint64_t offs
 #ifdef PAWL_BUG_IDEM_TOLD_EARLY
     wait = 0;
 #endif
-    pawl_core_lane_answer_data(core, t->lane, t->seq, block, (uint32_t)(sizeof d + have), e->grant,
-                               wait);
+    if (first)
+        pawl_core_idem_pending(core, n);
+    pawl_core_lane_answer_first(core, t->lane, t->seq, block, (uint32_t)(sizeof d + have), e->grant,
+                                wait, first ? n : 0);
 }
 
 static void tell(struct pawl_take *t, uint32_t n, uint8_t state, uint64_t offset)

@@ -373,6 +373,13 @@ void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint
 void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
                                 uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn)
 {
+    pawl_core_lane_answer_first(core, lane, seq, block, bytes, value, wait_lsn, 0);
+}
+
+void pawl_core_lane_answer_first(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
+                                 uint32_t block, uint32_t bytes, uint64_t value, uint64_t wait_lsn,
+                                 uint32_t idem)
+{
     struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
     *e = (struct pawl_window_entry){ .seq = seq, .state = PAWL_WINDOW_QUERY };
     const struct pawl_effect effect = {
@@ -381,6 +388,7 @@ void pawl_core_lane_answer_data(struct pawl_core *core, struct pawl_core_lane *l
         .lane = lane->handle,
         .seq = seq,
         .value = value,
+        .message = idem,
         .data = block,
         .bytes = (uint32_t)pawl_align_up(sizeof(struct pawl_comp_data) + bytes, 8),
     };

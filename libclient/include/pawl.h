@@ -829,9 +829,9 @@ struct pawl_idem {
 
 /* param_hash: of everything that makes two calls the same one (pawl_idem_hash(), or your own);
  * E_IDEM_MISMATCH: the key was begun with another one, which is out->param_hash. lease_ns: 1 ms to
- * 12 h, 0: the scope's; it counts from the broker's decision. Copies up to `bytes` of the result or
- * progress into `result` (may be NULL with 0). E_QUOTA: the scope has as many keys as it may have.
- * E_FULL. Durable on return, whatever is told. After an unknown outcome (E_DEADLINE,
+ * 12 h, 0: the scope's; it counts from the publication of the answer. Copies up to `bytes` of the
+ * result or progress into `result` (may be NULL with 0). E_QUOTA: the scope has as many keys as it
+ * may have. E_FULL. Durable on return, whatever is told. After an unknown outcome (E_DEADLINE,
  * E_BROKER_DOWN) the key may be this process's until the lease ends. */
 PAWL_API PAWL_CHECK int pawl_idem_begin(struct pawl *lane, const char *scope, const void *key,
                                         size_t key_bytes, uint64_t param_hash, uint64_t lease_ns,

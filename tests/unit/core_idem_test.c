@@ -328,6 +328,39 @@ static void the_end_of_a_session_is_replayed(void **state)
     }
 }
 
+/* However long the disk takes: the time runs from when its owner can know of it (G12). */
+static void a_lease_runs_from_its_publication(void **state)
+{
+    (void)state;
+    struct world *w = begin_world();
+    struct pawl_cmd_idem m = { .table = w->t, .hash = 1, .op = PAWL_IDEM_OP_BEGIN };
+    m.lease_ns = LEASE;
+    m.head.type = PAWL_CMD_IDEM;
+    m.key_bytes = 3;
+    assert_int_equal(core_take(&w->a, &m, sizeof m, "pay\0\0\0\0\0", 8), PAWL_OK);
+    core_pass(&w->s, 3 * LEASE);
+    core_turn(&w->s); /* timers, then publication */
+    struct core_answer a = core_answer(&w->a, m.head.seq);
+    struct told t = told_of(&a, "pay");
+    expect(&t, PAWL_IDEM_FIRST, 0);
+    assert_int_equal(t.d.left_ns, LEASE);
+    core_pass(&w->s, LEASE - 1);
+    core_turn(&w->s);
+    struct told other = begin(w, &w->b, "pay");
+    expect(&other, PAWL_IDEM_IN_PROGRESS, 1);
+    assert_int_equal(complete(w, &w->a, &t, 0, "done", 0).result, PAWL_OK);
+    /* Dropped with its rings it begins then, and ends. */
+    m.head.seq = 0;
+    assert_int_equal(core_take(&w->a, &m, sizeof m, "due\0\0\0\0\0", 8), PAWL_OK);
+    pawl_core_session_detach(w->s.core, w->a.session, w->s.now);
+    core_turn(&w->s);
+    core_pass(&w->s, LEASE);
+    core_turn(&w->s);
+    other = begin(w, &w->b, "due");
+    expect(&other, PAWL_IDEM_FIRST, 1);
+    end(w);
+}
+
 static void a_lease_ends_and_its_token_with_it(void **state)
 {
     (void)state;
@@ -626,6 +659,7 @@ int main(void)
         cmocka_unit_test(the_result_is_told_byte_for_byte),
         cmocka_unit_test(an_owner_that_dies_leaves_its_progress),
         cmocka_unit_test(the_end_of_a_session_is_replayed),
+        cmocka_unit_test(a_lease_runs_from_its_publication),
         cmocka_unit_test(a_lease_ends_and_its_token_with_it),
         cmocka_unit_test(what_was_refused_stays_so_over_a_crash),
         cmocka_unit_test(after_a_restart_the_lease_has_its_full_time),
