@@ -80,6 +80,7 @@ struct pawl_core_options {
     uint32_t admin_uid;        /* the broker's own */
     uint32_t record_bytes_max; /* of the log: a send that needs more is E_TOO_BIG; 0: no limit */
     uint64_t ledger_max;       /* entries of each kind; 0: 10,000,000 */
+    uint32_t reservations_max; /* open and remembered; 0: PAWL_RESERVATIONS_MAX, 1,000,000 */
 };
 
 /* Makes an empty core. NULL if the first pools cannot be had. Give it all records with

@@ -114,6 +114,7 @@ static void drop_waiters(struct pawl_core *core, struct pawl_core_lane *lane)
     }
     pawl_core_watches_drop(core, lane);
     pawl_core_lookup_drop(core, lane);
+    pawl_core_value_drop(core, lane);
 }
 
 void pawl_core_lane_hold(struct pawl_core *core, struct pawl_core_lane *lane)

@@ -228,6 +228,9 @@ struct pawl_core_lane {
     /* what is left to be shown of a QUERY (lookup.c) */
     uint32_t query_block, query_count;
     uint64_t query_queue, query_lsn;
+    /* a long value of a table that is being read (state_scan.c) */
+    uint64_t value_version;
+    uint32_t value_block, value_bytes;
 };
 
 struct pawl_core_waiter {

@@ -212,11 +212,21 @@ static void change(struct step *s, uint32_t n, const struct pawl_counts *counts,
 }
 
 /* Entry and timer of a new one. */
+static uint64_t limit(const struct pawl_core *core)
+{
+    uint32_t max = core->options.reservations_max;
+#ifdef PAWL_BUG_RESERVATIONS_UNLIMITED
+    return UINT32_MAX;
+#endif
+    return max ? max : PAWL_RESERVATIONS_MAX;
+}
+
+/* At the limit those that are over make room, the oldest first; open ones never do. */
 static int make_room(struct step *s)
 {
     struct pawl_core *core = s->core;
     s->plan->value = PAWL_LIMIT_RESERVATIONS;
-    if (core->reservations.used >= PAWL_RESERVATIONS_MAX) {
+    if (core->reservations.used >= limit(core)) {
         if (core->finished_first == 0)
             return PAWL_E_QUOTA;
         pawl_core_reservation_free(core, core->finished_first);
@@ -465,7 +475,7 @@ int pawl_core_reservation_replay(struct pawl_core *core, const struct pawl_recor
     if (!open && !to->in_row)
         row_push(core, n);
     pawl_core_home_set(core, PAWL_KIND_RESERVATION, n, lsn);
-    if (core->reservations.used > PAWL_RESERVATIONS_MAX && core->finished_first)
+    if (core->reservations.used > limit(core) && core->finished_first)
         pawl_core_reservation_free(core, core->finished_first);
     return 0;
 }

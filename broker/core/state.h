@@ -137,6 +137,8 @@ bool pawl_core_state_fits(uint16_t type, const void *fixed, uint32_t variable_by
 /* Commands alone (STATE, RESERVE; STATE_SCAN). */
 void pawl_core_state_take(struct pawl_take *t);
 void pawl_core_state_scan_take(struct pawl_take *t);
+struct pawl_core_lane;
+void pawl_core_value_drop(struct pawl_core *core, struct pawl_core_lane *lane);
 
 /* --- replay, copy, timers, tables that go ---------------------------------------------------- */
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* STATE_SCAN: what only reads of tables: get, page, reservation. Answered at the newest state,
  * shown when all of that is durable (G11). One page is bounded by its bytes and by
- * PAWL_STATE_PAGE_MAX keys, each found in O(log n): no snapshot, no cursor is kept here. Then
- * digest and invariants. */
+ * PAWL_STATE_PAGE_MAX keys, each found in O(log n): no cursor is kept here. Of a value that needs
+ * several answers the lane keeps a copy, as it was, until it has been asked for or another such
+ * value is: so it is read whole however often it is written. Then digest and invariants. */
 #include "core/core_inner.h"
 
 static void refuse(struct pawl_take *t, int result, uint64_t value)
@@ -43,12 +44,72 @@ static struct pawl_state_data head_of(const struct pawl_cell *cell)
     };
 }
 
+void pawl_core_value_drop(struct pawl_core *core, struct pawl_core_lane *lane)
+{
+    if (lane->value_block)
+        pawl_payload_give(&core->payload, lane->value_block, lane->value_bytes);
+    lane->value_block = 0;
+}
+
+/* Where there is no memory for it a later part of a value that was written meanwhile is refused,
+ * and its reader begins anew. */
+static void keep_value(struct pawl_core *core, struct pawl_core_lane *lane,
+                       const struct pawl_cell *cell)
+{
+    pawl_core_value_drop(core, lane);
+#ifdef PAWL_BUG_VALUE_NOT_KEPT
+    return;
+#endif
+    uint32_t bytes = (uint32_t)sizeof(struct pawl_state_data) + cell->value_bytes;
+    lane->value_block = pawl_payload_take(&core->payload, bytes);
+    if (lane->value_block == 0)
+        return;
+    struct pawl_state_data head = head_of(cell);
+    uint8_t *to = pawl_payload_at(&core->payload, lane->value_block);
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, pawl_payload_at(&core->payload, cell->value), cell->value_bytes);
+    lane->value_bytes = bytes;
+    lane->value_version = cell->version;
+}
+
+/* A part of a value; false: it was not the last one. */
+static bool show(struct pawl_take *t, const struct pawl_state_data *head, const uint8_t *value,
+                 uint32_t value_bytes)
+{
+    const struct pawl_cmd_state_scan *c = t->fixed;
+    uint64_t left = c->offset < value_bytes ? value_bytes - c->offset : 0;
+    uint32_t bytes = (uint32_t)pawl_min_u64(left, PAWL_DATA_BYTES_MAX - sizeof *head), block;
+    uint8_t *data = buffer(t, (uint32_t)sizeof *head + bytes, &block);
+    if (!data)
+        return true;
+    memcpy(data, head, sizeof *head);
+    if (bytes)
+        memcpy(data + sizeof *head, value + c->offset, bytes);
+    answer(t, block, (uint32_t)sizeof *head + bytes, head->version);
+    return bytes == left;
+}
+
+/* A version is of one value of one key, for ever. */
+static void show_kept(struct pawl_take *t)
+{
+    struct pawl_core *core = t->core;
+    struct pawl_state_data head;
+    const uint8_t *kept = pawl_payload_at(&core->payload, t->lane->value_block);
+    memcpy(&head, kept, sizeof head);
+    if (show(t, &head, kept + sizeof head, t->lane->value_bytes - (uint32_t)sizeof head))
+        pawl_core_value_drop(core, t->lane);
+}
+
 static void get(struct pawl_take *t, const struct pawl_cmd_state_scan *c,
                 const struct pawl_core_queue *table, struct pawl_key key)
 {
     struct pawl_core *core = t->core;
     uint32_t n = pawl_cell_find(core, table, key);
     const struct pawl_cell *cell = n ? pawl_cell_at(core, n) : NULL;
+    if (c->version && t->lane->value_block && t->lane->value_version == c->version) {
+        show_kept(t);
+        return;
+    }
     if (c->version && (!cell || cell->version != c->version)) {
         refuse(t, PAWL_E_CONFLICT, cell ? cell->version : 0);
         return;
@@ -58,16 +119,9 @@ static void get(struct pawl_take *t, const struct pawl_cmd_state_scan *c,
         return;
     }
     struct pawl_state_data head = head_of(cell);
-    uint64_t left = c->offset < cell->value_bytes ? cell->value_bytes - c->offset : 0;
-    uint32_t bytes = (uint32_t)pawl_min_u64(left, PAWL_DATA_BYTES_MAX - sizeof head), block;
-    uint8_t *data = buffer(t, (uint32_t)sizeof head + bytes, &block);
-    if (!data)
-        return;
-    memcpy(data, &head, sizeof head);
-    if (bytes)
-        memcpy(data + sizeof head,
-               (uint8_t *)pawl_payload_at(&core->payload, cell->value) + c->offset, bytes);
-    answer(t, block, (uint32_t)sizeof head + bytes, cell->version);
+    const uint8_t *value = cell->value_bytes ? pawl_payload_at(&core->payload, cell->value) : NULL;
+    if (!show(t, &head, value, cell->value_bytes) && c->version == 0)
+        keep_value(core, t->lane, cell);
 }
 
 static bool begins_with(struct pawl_key key, struct pawl_key prefix)

@@ -679,8 +679,9 @@ PAWL_API PAWL_CHECK int pawl_table_create(struct pawl *lane, const char *table,
 PAWL_API PAWL_CHECK int pawl_table_drop(struct pawl *lane, const char *table);
 
 /* Copies up to `bytes` of the value (may be 0 with NULL) and fills *out (may be NULL). A long value
- * is all of one version. OK; OK_MISSING: no such key; E_CONFLICT: it changed all the time while its
- * parts were read. */
+ * is all of one version, however often it is written meanwhile. OK; OK_MISSING: no such key;
+ * E_CONFLICT: it changed all the time while its parts were read, and the broker had no memory to
+ * keep it for that time. */
 PAWL_API PAWL_CHECK int pawl_state_get(struct pawl *lane, const char *table, const void *key,
                                        size_t key_bytes, void *value, size_t bytes,
                                        struct pawl_value *out);

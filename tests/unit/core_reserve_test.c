@@ -187,6 +187,53 @@ static void a_number_that_is_reserved_from_is_not_taken_away(void **state)
     end(w);
 }
 
+/* At the limit what is over goes, the oldest first; what is open never does, and is refused by
+ * name. */
+static void the_limit_counts_open_and_remembered_ones(void **state)
+{
+    (void)state;
+    struct world *w = calloc(1, sizeof *w);
+    assert_non_null(w);
+    struct pawl_core_options o = {
+        .memory_bytes = 64ull << 20,
+        .segment_bytes = 1 << 20,
+        .epoch = 1,
+        .hash_seed = 7,
+        .session_grace_ns = 60 * PAWL_NS_S,
+        .sessions_max = 64,
+        .queues_max = 64,
+        .reservations_max = 8,
+    };
+    assert_int_equal(PAWL_RESERVATIONS_MAX, 1000000);
+    core_init_options(&w->s, &o);
+    core_client_open(&w->s, &w->a, 7);
+    w->t = core_create(&w->a, "stock", PAWL_TABLE);
+    assert_int_equal(core_add(&w->a, w->t, "n", 100, 0, INT64_MAX).result, PAWL_OK);
+    for (uint64_t id = 1; id <= 8; id++)
+        assert_int_equal(core_reserve(&w->a, w->t, id, "n", 1, 0).result, PAWL_OK);
+    for (int life = 0; life < 2; life++) {
+        expect(core_reserve(&w->a, w->t, 9, "n", 1, 0), PAWL_E_QUOTA, PAWL_LIMIT_RESERVATIONS);
+        expect(core_reserve(&w->a, w->t, 8, "n", 1, 0), PAWL_OK_DUPLICATE, 92); /* no new one */
+        counts_are(w, 92, 8, 0);
+        restart(w);
+    }
+    expect(core_post(&w->a, w->t, 3, 0), PAWL_OK, 92);
+    expect(core_void(&w->a, w->t, 2), PAWL_OK, 93);
+    assert_int_equal(core_post(&w->a, w->t, 3, 0).result, PAWL_E_RES_ALREADY_POSTED);
+    expect(core_reserve(&w->a, w->t, 9, "n", 1, 0), PAWL_OK, 92); /* 3 was over first: it goes */
+    assert_int_equal(core_post(&w->a, w->t, 3, 0).result, PAWL_E_RES_NOT_FOUND);
+    assert_int_equal(core_void(&w->a, w->t, 2).result, PAWL_E_RES_ALREADY_VOIDED);
+    expect(core_reserve(&w->a, w->t, 10, "n", 1, 0), PAWL_OK, 91);
+    assert_int_equal(core_void(&w->a, w->t, 2).result, PAWL_E_RES_NOT_FOUND);
+    expect(core_reserve(&w->a, w->t, 11, "n", 1, 0), PAWL_E_QUOTA, PAWL_LIMIT_RESERVATIONS);
+    counts_are(w, 91, 8, 1);
+    core_copy_all(&w->s);
+    restart(w);
+    expect(core_reserve(&w->a, w->t, 11, "n", 1, 0), PAWL_E_QUOTA, PAWL_LIMIT_RESERVATIONS);
+    counts_are(w, 91, 8, 1);
+    end(w);
+}
+
 static void ids_are_those_of_one_table(void **state)
 {
     (void)state;
@@ -275,6 +322,7 @@ int main(void)
         cmocka_unit_test(one_that_was_due_while_no_broker_ran_expires_after_the_start),
         cmocka_unit_test(finished_ones_are_remembered_for_a_day),
         cmocka_unit_test(a_number_that_is_reserved_from_is_not_taken_away),
+        cmocka_unit_test(the_limit_counts_open_and_remembered_ones),
         cmocka_unit_test(ids_are_those_of_one_table),
         cmocka_unit_test(half_of_a_dropped_table_is_no_damage),
         cmocka_unit_test(nothing_is_lost_or_made_by_any_row_of_moves),

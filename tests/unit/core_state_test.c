@@ -303,6 +303,54 @@ static void a_large_value_is_read_in_parts_of_one_version(void **state)
     end(w);
 }
 
+/* Written, and even deleted, between any two parts: the reader has the version that it began with.
+ * What is kept for that is given back with the last part, the next such value, or the rings. */
+static void a_large_value_is_read_while_it_is_written(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    char *big = malloc(PAWL_STATE_BYTES_MAX + 1), *read = malloc(PAWL_STATE_BYTES_MAX + 1);
+    assert_true(big && read);
+    uint64_t versions[3];
+    memset(big, 'a', PAWL_STATE_BYTES_MAX);
+    big[PAWL_STATE_BYTES_MAX] = 0;
+    versions[0] = core_put(&w->a, w->t, "k", big).value;
+    for (int round = 0; round < 3; round++) {
+        uint64_t version = 0;
+        uint32_t offset = 0;
+        while (offset < PAWL_STATE_BYTES_MAX) {
+            struct core_answer a = core_get_part(&w->a, w->t, "k", version, offset);
+            assert_int_equal(a.result, PAWL_OK);
+            uint32_t bytes = a.bytes - (uint32_t)sizeof(struct pawl_state_data);
+            memcpy(read + offset, a.data + sizeof(struct pawl_state_data), bytes);
+            version = a.value;
+            offset += bytes;
+            memset(big, 'b' + (int)(offset / 10000), PAWL_STATE_BYTES_MAX);
+            versions[1] = core_put(&w->a, w->t, "k", big).value;
+            if (round == 1)
+                (void)core_delete(&w->a, w->t, "k");
+        }
+        if (round == 1)
+            versions[1] = core_put(&w->a, w->t, "k", big).value;
+        assert_int_equal(version, versions[0]);
+        for (uint32_t i = 1; i < PAWL_STATE_BYTES_MAX; i++)
+            assert_true(read[i] == read[0]);
+        assert_int_equal(w->a.lane->value_block, 0);
+        versions[0] = versions[1];
+    }
+    /* Begun and left: another one, and the end of the rings. */
+    versions[2] = core_get_part(&w->a, w->t, "k", 0, 0).value;
+    (void)core_put(&w->a, w->t, "k", big);
+    (void)core_get_part(&w->a, w->t, "k", 0, 0);
+    assert_int_equal(core_get_part(&w->a, w->t, "k", versions[2], 20000).result, PAWL_E_CONFLICT);
+    assert_int_not_equal(w->a.lane->value_block, 0);
+    pawl_core_session_detach(w->s.core, w->a.session, w->s.now);
+    assert_int_equal(w->a.lane->value_block, 0);
+    free(big);
+    free(read);
+    end(w);
+}
+
 static void a_read_waits_for_what_it_shows(void **state)
 {
     (void)state;
@@ -572,6 +620,7 @@ int main(void)
         cmocka_unit_test(read_and_write_are_two_rights),
         cmocka_unit_test(pages_go_through_all_keys_in_order),
         cmocka_unit_test(a_large_value_is_read_in_parts_of_one_version),
+        cmocka_unit_test(a_large_value_is_read_while_it_is_written),
         cmocka_unit_test(a_read_waits_for_what_it_shows),
         cmocka_unit_test(a_dropped_table_leaves_nothing_behind),
         cmocka_unit_test(copies_change_nothing_and_are_not_larger_than_live),
