@@ -288,7 +288,7 @@ int pawl_core_identity_take(struct pawl_take *t)
     }
     int result = fresh(core, &t->id);
     if (result == PAWL_OK && !ready(core)) {
-        answer(t, PAWL_E_FULL, PAWL_LIMIT_MEMORY, 0);
+        answer(t, PAWL_E_FULL, core->refuse ? core->refuse : PAWL_LIMIT_MEMORY, 0);
         return PAWL_OK;
     }
     if (result != PAWL_OK) {
@@ -357,7 +357,7 @@ void pawl_core_resolve_take(struct pawl_take *t)
         return;
     } else if (c->flags & PAWL_RESOLVE_FENCE) {
         if (!ready(core)) {
-            answer(t, PAWL_E_FULL, PAWL_LIMIT_MEMORY, 0);
+            answer(t, PAWL_E_FULL, core->refuse ? core->refuse : PAWL_LIMIT_MEMORY, 0);
             return;
         }
         /* From now on it is refused: said in the log before the asker hears of it. */

@@ -171,19 +171,27 @@ static bool evict(struct pawl_core *core, enum pawl_ledger_kind kind)
 
 /* --- entries --------------------------------------------------------------------------------- */
 
+/* The log may have stopped growing with many in it: they go faster than they come, and never all in
+ * one turn. Not where there is no room to say so now: then with the next one. */
+static void keep_to_share(struct pawl_core *core, uint32_t more)
+{
+#ifdef PAWL_BUG_OUTCOMES_UNLIMITED
+    return;
+#endif
+    struct pawl_ledger *l = &core->ledger;
+    for (uint32_t i = 0; i < OP_EVICT_BATCH && l->count[PAWL_LEDGER_OP] + more > l->op_max; i++)
+        if (!pawl_core_has_room(core, PAWL_OUTCOME_LIVE) || !evict(core, PAWL_LEDGER_OP))
+            return;
+}
+
 uint32_t pawl_core_ledger_ready(struct pawl_core *core, enum pawl_ledger_kind kind, uint32_t count)
 {
     struct pawl_ledger *l = &core->ledger;
     while (l->count[kind] + count > l->max)
         if (!evict(core, kind))
             return PAWL_LIMIT_LEDGER;
-            /* The log may have stopped growing with many in it: they go faster than they come, and
-             * never all in one turn. */
-#ifndef PAWL_BUG_OUTCOMES_UNLIMITED
-    for (uint32_t i = 0; i < OP_EVICT_BATCH; i++)
-        if (kind != PAWL_LEDGER_OP || l->count[kind] + count <= l->op_max || !evict(core, kind))
-            break;
-#endif
+    if (kind == PAWL_LEDGER_OP)
+        keep_to_share(core, count);
     while (!pawl_pool_ready(&l->pool, count))
         if (!evict(core, kind))
             return PAWL_LIMIT_MEMORY;

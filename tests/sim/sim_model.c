@@ -231,15 +231,6 @@ struct sim_message *sim_model_send(struct sim *w, struct sim_op *op, uint8_t pri
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-/* Is a purge under way that may end it at any moment? */
-static const struct sim_op *coming(const struct sim *w, const struct sim_way *way)
-{
-    for (uint32_t i = 0; i < SIM_PREDS; i++)
-        if (way->preds[i].op != 0 && way->preds[i].coming)
-            return w->ops[way->preds[i].op - 1];
-    return NULL;
-}
-
 void sim_model_decide(struct sim *w, struct sim_message *m, struct sim_op *op)
 {
     sim_model_push(w, m);
@@ -261,11 +252,6 @@ void sim_model_decide(struct sim *w, struct sim_message *m, struct sim_op *op)
         sim_rules_decide(w, m, &way, op, &out);
         if (op->carrier != NULL)
             sim_unit_others(w, &way, op, &out);
-        const struct sim_op *purge = coming(w, &way);
-        if (purge != NULL && sim_rules_live(way.state)) {
-            sim_rules_purge(w, &way, purge->first_time);
-            sim_rules_decide(w, m, &way, op, &out);
-        }
     }
     if (out.count == 0) {
         sim_model_dump(w, m);
@@ -1179,6 +1165,28 @@ void sim_model_drop(struct sim *w, struct sim_queue *q)
 
 /* --- time ------------------------------------------------------------------------------------ */
 
+/* Is a purge under way that may end it at any moment? */
+static const struct sim_op *coming(const struct sim *w, const struct sim_way *way)
+{
+    for (uint32_t i = 0; i < SIM_PREDS; i++)
+        if (way->preds[i].op != 0 && way->preds[i].coming)
+            return w->ops[way->preds[i].op - 1];
+    return NULL;
+}
+
+/* A purge that is not answered yet may take it at any moment, also one that was seen since. */
+static void derive_purge(struct sim *w, struct sim_set *set)
+{
+    for (uint32_t j = 0, count = set->count; j < count; j++) {
+        struct sim_way way = set->ways[j];
+        const struct sim_op *purge = coming(w, &way);
+        if (purge == NULL || !sim_rules_live(way.state))
+            continue;
+        sim_rules_purge(w, &way, purge->first_time);
+        sim_set_add(w, set, &way);
+    }
+}
+
 /* Leases that are over make ways of what follows. */
 static void derive(struct sim *w, struct sim_message *m)
 {
@@ -1220,6 +1228,7 @@ static void derive_again(struct sim *w, struct sim_message *m)
     struct sim_set *set = sim_current(m);
     for (uint32_t j = 0; j < set->count; j++)
         set->ways[j].lapsed = set->ways[j].released = false;
+    derive_purge(w, set);
     derive(w, m);
 }
 

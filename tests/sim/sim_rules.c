@@ -548,10 +548,7 @@ static void decide_purge(struct sim *w, struct sim_message *m, const struct sim_
     yield(w, &coming, *way, op, 0, true, 0, false);
     coming.ways[0].preds[sim_pred_find(&coming.ways[0], op->number) - coming.ways[0].preds].coming =
         true;
-    sim_set_add(w, out, &coming.ways[0]);
-    struct sim_way purged = *way;
-    sim_rules_purge(w, &purged, w->now.time);
-    sim_set_add(w, out, &purged);
+    sim_set_add(w, out, &coming.ways[0]); /* and what makes of it PURGED is derived */
     free(coming.ways);
 }
 
