@@ -252,9 +252,9 @@ check-sim: need ## 20,000 seeds of the simulator
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_SIM)
 	@PAWL_SIM_SEEDS=20000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_SIM)
 
-check-crash: need ## 300 kills of brokers, 1,000 of clients, 20,000 crash images, every bit flipped, 100,000 retried operations
+check-crash: need ## 300 kills of brokers, 1,000 of clients, 10,000 in a direct queue, 20,000 crash images, every bit flipped, 100,000 retried operations
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(TESTS_CRASH) $(PROGRAMS)
-	@PAWL_KILLS=300 PAWL_CLIENT_KILLS=1000 PAWL_CRASH_IMAGES=20000 PAWL_CRASH_FULL=1 PAWL_COUNTER_SECONDS=60 PAWL_RETRIED=100000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_CRASH)
+	@PAWL_KILLS=300 PAWL_CLIENT_KILLS=1000 PAWL_DIRECT_KILLS=10000 PAWL_DIRECT_STOPS=2000 PAWL_DIRECT_BROKER_KILLS=100 PAWL_DIRECT_RESTARTS=100 PAWL_CRASH_IMAGES=20000 PAWL_CRASH_FULL=1 PAWL_COUNTER_SECONDS=60 PAWL_RETRIED=100000 TEST_TIMEOUT=7200 $(RUN) $(TESTS_CRASH)
 
 # A build of its own: what is released holds nothing of it.
 check-hops: need ## every operation, its client or broker killed at each hop of its way

@@ -317,7 +317,7 @@ static bool guard_look(struct registry *r)
         if (pawl_load_rlx_u32(&u->over) || !pawl_session_lock(s, 0))
             continue;
         if (!pawl_session_alive(s))
-            (void)pawl_session_attach(s, pawl_clock_boot() + 50 * PAWL_NS_MS);
+            (void)pawl_session_attach(s, pawl_clock_boot() + PAWL_NS_S);
         if (s->socket >= 0 && u->attachment != s->attachment)
             attach_again(s, u);
         soon = soon || s->socket < 0 || u->attachment != s->attachment;
