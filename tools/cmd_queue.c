@@ -156,7 +156,7 @@ static int take_mode(const struct cli *cli, const char *text, struct pawl_queue_
             o->mode = i;
             return CLI_GO;
         }
-    return cli_misused(cli, "--mode: \"%s\" is none of durable, relaxed, memory", text);
+    return cli_misused(cli, "--mode: \"%s\" is none of durable, relaxed, memory, direct", text);
 }
 
 static int take_who(const struct cli *cli, const struct typed *t, struct pawl_queue_options *o)
@@ -262,7 +262,9 @@ int cli_create(struct cli *cli)
         { "mode", CLI_TEXT, &t.mode, "M",
           "durable (default): on disk before a send returns\n"
           "relaxed: a crash may take the last 10ms\n"
-          "memory: empty after the broker stops",
+          "memory: empty after the broker stops\n"
+          "direct: from process to process, past the broker;\n"
+          "--max-messages is its slots, a power of two (1024)",
           NULL },
         { "table", CLI_FLAG, &table, NULL,
           "keys and values (pawl state), not messages;\n--max-messages is then its keys", NULL },

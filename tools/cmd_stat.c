@@ -103,6 +103,11 @@ static json_t *stat_json(const struct pawl_queue_stat *s)
     cli_json_number(j, "number", s->id);
     json_object_set_new(j, "mode", json_string(cli_mode_name(s->options.mode)));
     json_object_set_new(j, "paused", json_boolean(s->paused));
+    if (s->options.mode == PAWL_DIRECT) {
+        cli_json_number(j, "incarnation", s->incarnation);
+        cli_json_number(j, "attached", s->attached);
+        cli_json_number(j, "damaged", s->damaged);
+    }
     cli_json_number(j, "ready", s->ready);
     cli_json_number(j, "scheduled", s->scheduled);
     cli_json_number(j, "leased", s->leased);
@@ -207,19 +212,35 @@ static const char *limit(uint64_t n, char text[CLI_UNIT_TEXT_BYTES])
     return text;
 }
 
-static void print_options(struct cli *cli, const struct pawl_queue_options *o)
+static void print_rights(const struct pawl_queue_options *o)
 {
     char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
     const struct passwd *user = getpwuid(o->owner);
     const struct group *group = getgrgid(o->group);
+    snprintf(a, sizeof a, "%u", o->owner);
+    snprintf(b, sizeof b, "%u", o->group);
+    line("rights", "%s:%s %04o", user ? user->pw_name : a, group ? group->gr_name : b, o->perm);
+}
+
+static void print_options(struct cli *cli, const struct pawl_queue_options *o)
+{
+    char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
+    bool direct = o->mode == PAWL_DIRECT;
     line("lease", "%s, held at most %s", cli_duration_format(o->lease_ns, a),
          cli_duration_format(o->max_hold_ns, b));
     line("max-failed", "%s", limit(o->max_failed, a));
-    line("max-crashed", "%s", limit(o->max_crashed, a));
+    if (!direct)
+        line("max-crashed", "%s", limit(o->max_crashed, a));
     printf("%-16s ", "retry");
     for (uint32_t i = 0; i < o->retry_count && i < PAWL_RETRY_STEPS_MAX; i++)
         printf("%s%s", i ? "," : "", cli_duration_format(o->retry_ns[i], a));
-    puts(o->retry_count ? "" : "0,1s,5s,30s,2m,10m");
+    puts(o->retry_count ? "" : direct ? "0" : "0,1s,5s,30s,2m,10m");
+    if (direct) {
+        line("max-messages", "%s", limit(o->max_messages, a));
+        line("max-message", "%u", o->max_message_bytes);
+        print_rights(o);
+        return;
+    }
     line("ttl", "%s", o->ttl_ns ? cli_duration_format(o->ttl_ns, a) : "none");
     line("retain", "%s", cli_duration_format(o->done_retention_ns, a));
     line("dedup-window", "%s", cli_duration_format(o->dedup_window_ns, a));
@@ -232,9 +253,32 @@ static void print_options(struct cli *cli, const struct pawl_queue_options *o)
     line("max-bytes", "%s", limit(o->max_bytes, a));
     line("max-message", "%u", o->max_message_bytes);
     line("max-inflight", "%s", limit(o->max_inflight, a));
-    snprintf(a, sizeof a, "%u", o->owner);
-    snprintf(b, sizeof b, "%u", o->group);
-    line("rights", "%s:%s %04o", user ? user->pw_name : a, group ? group->gr_name : b, o->perm);
+    print_rights(o);
+}
+
+/* Nobody counts what goes past the broker: only what it sees or did itself. */
+static void print_direct(struct cli *cli, const struct pawl_queue_stat *s)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counts[] = {
+        { "ready", s->ready },
+        { "scheduled", s->scheduled },
+        { "leased", s->leased },
+        { "dead", s->dead },
+        { "expired-leases", s->expired_leases },
+        { "crashed", s->crashed },
+        { "attached", s->attached },
+        { "damaged", s->damaged },
+    };
+    for (size_t i = 0; i < PAWL_COUNT(counts); i++)
+        line(counts[i].name, "%llu", (unsigned long long)counts[i].value);
+    if (s->incarnation)
+        line("incarnation", "%llx", (unsigned long long)s->incarnation);
+    else
+        line("incarnation", "none: empty since the last of its holders is gone");
+    print_options(cli, &s->options);
 }
 
 static void print_table(struct cli *cli, const struct pawl_queue_stat *s)
@@ -287,6 +331,10 @@ static void print_stat(struct cli *cli, const struct pawl_queue_stat *s)
     }
     line("queue", "%s", s->name);
     line("mode", "%s", cli_mode_name(s->options.mode));
+    if (s->options.mode == PAWL_DIRECT) {
+        print_direct(cli, s);
+        return;
+    }
     line("ordered", "%s", s->options.flags & PAWL_QUEUE_ORDERED ? "yes" : "no");
     line("paused", "%s", s->paused ? "yes" : "no");
     for (size_t i = 0; i < PAWL_COUNT(counts); i++)

@@ -167,6 +167,7 @@ struct pawl {
     struct pawl_answer *answers;
     uint64_t answer_mask, answer_head, answer_tail;
     uint32_t answers_there;
+    uint64_t own_tickets; /* of answers without a command */
 
     /* --- deliveries --- */
     struct pawl_entry *entries;
@@ -281,6 +282,10 @@ void pawl_op_forsake(struct pawl *lane);
 /* Marks a command answered; called by drain and by bind. False: no such command is open. */
 bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t value,
                     uint64_t lsn, uint32_t state);
+/* The answer of what was submitted and needed no command, and its ticket: of other numbers than
+ * those of commands. E_RESOURCE: too many answers wait to be collected. */
+int pawl_op_answered(struct pawl *lane, int32_t result, uint64_t value, uint32_t state,
+                     pawl_ticket *ticket);
 /* Frees ring space up to the oldest open command. False: the broker's word is a breach. */
 bool pawl_op_reclaim(struct pawl *lane);
 /* Own boot clock; pawl_now_coarse may be up to a tick (4 ms) old. */

@@ -255,6 +255,26 @@ bool pawl_op_answer(struct pawl *lane, uint64_t ticket, int32_t result, uint64_t
     return true;
 }
 
+int pawl_op_answered(struct pawl *lane, int32_t result, uint64_t value, uint32_t state,
+                     pawl_ticket *ticket)
+{
+    if (PAWL_UNLIKELY(!answers_have_room(lane)))
+        return pawl_call_refuse(lane, PAWL_E_RESOURCE,
+                                "%u answers wait to be collected: call pawl_poll()",
+                                lane->answers_there);
+    struct pawl_answer *a = &lane->answers[lane->answer_tail & lane->answer_mask];
+    *a = (struct pawl_answer){ .ticket = UINT64_C(1) << 63 | ++lane->own_tickets,
+                               .result = result,
+                               .state = state,
+                               .value = value };
+    lane->answer_tail++;
+    lane->answers_there++;
+    lane->answers_read++;
+    if (ticket)
+        *ticket = a->ticket;
+    return PAWL_OK;
+}
+
 void pawl_op_rows(struct pawl *lane, struct pawl_row *rows, uint32_t count)
 {
     if (PAWL_UNLIKELY(lane->keeps != 0))

@@ -345,13 +345,18 @@ int pawl_submit_send(struct pawl *lane, const char *queue, const void *body, siz
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     if (PAWL_LIKELY(rc == PAWL_OK))
         rc = pawl_queue_find_to_use(lane, queue, until, &q);
-    if (PAWL_UNLIKELY(rc == PAWL_OK && q->mode == PAWL_DIRECT))
-        rc = pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
-                              "a direct queue answers at once: nothing of it is to be submitted");
-    if (PAWL_LIKELY(rc == PAWL_OK))
+    if (PAWL_UNLIKELY(rc == PAWL_OK && q->mode == PAWL_DIRECT)) {
+        struct pawl_sent sent = { 0 };
+        int32_t result = pawl_direct_call_send(lane, q, &p, body, &sent);
+        rc = pawl_op_answered(lane, result, sent.id, sent.state, ticket);
+        if (rc == PAWL_OK)
+            lane->text[0] = '\0';
+        lane->outcome_set = lane->outcome_set && rc != PAWL_OK;
+    } else if (PAWL_LIKELY(rc == PAWL_OK)) {
         rc = submit(lane, &p, q->id, body, PAWL_OP_TICKET, until);
-    if (PAWL_LIKELY(rc == PAWL_OK) && ticket)
-        *ticket = lane->next - 1;
+        if (PAWL_LIKELY(rc == PAWL_OK) && ticket)
+            *ticket = lane->next - 1;
+    }
     if (PAWL_UNLIKELY(lane->armed))
         pawl_fd_renew(lane);
     return pawl_call_leave(lane, rc);

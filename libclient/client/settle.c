@@ -241,10 +241,16 @@ int pawl_submit_ack(struct pawl *lane, const struct pawl_token *token, uint32_t 
     if (PAWL_UNLIKELY(!token || (flags & ~ACK_FLAGS)))
         return pawl_call_leave(
             lane, pawl_call_refuse(lane, PAWL_E_INVALID, "a token and flags that are known"));
-    if (PAWL_UNLIKELY(pawl_token_is_direct(token)))
-        return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
-                                                      "a direct queue answers at once: "
-                                                      "nothing of it is to be submitted"));
+    if (PAWL_UNLIKELY(pawl_token_is_direct(token))) {
+        int32_t result = pawl_direct_call_settle(lane, PAWL_CMD_ACK, token, 0, flags, 0);
+        if (PAWL_UNLIKELY(lane->held))
+            pawl_held_settled(lane, PAWL_CMD_ACK, token, 0, result);
+        rc = pawl_op_answered(lane, result, 0, 0, ticket);
+        if (rc == PAWL_OK)
+            lane->text[0] = '\0';
+        lane->outcome_set = lane->outcome_set && rc != PAWL_OK;
+        return pawl_call_leave(lane, rc);
+    }
     uint64_t until = pawl_add_sat(pawl_now_coarse(lane), lane->timeout_ns);
     rc = submit(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0, PAWL_OP_TICKET, until);
     if (PAWL_UNLIKELY(lane->held) && rc == PAWL_OK)

@@ -175,6 +175,29 @@ static void rows(void)
     pawl_close(lane);
 }
 
+static void submitted(void)
+{
+    harness_step("submitted");
+    struct pawl *lane = harness_open(&broker);
+    pawl_ticket tickets[3];
+    struct pawl_answer answers[4];
+    make(lane, "submit", 64, 16);
+    harness_check_rc(pawl_submit_send(lane, "submit", "a", 1, NULL, &tickets[0]), PAWL_OK);
+    harness_check_rc(pawl_submit_send(lane, "submit", "b", 1, NULL, &tickets[1]), PAWL_OK);
+    harness_check(pawl_poll(lane, answers, 4, 2, 0) == 2);
+    for (int i = 0; i < 2; i++)
+        harness_check(answers[i].ticket == tickets[i] && answers[i].result == PAWL_OK);
+    harness_check(answers[0].value < answers[1].value);
+    struct pawl_message m = take(lane, "submit", 0);
+    harness_check(m.id == answers[0].value);
+    harness_check_rc(pawl_submit_ack(lane, &m.token, 0, &tickets[0]), PAWL_OK);
+    harness_check_rc(pawl_submit_ack(lane, &m.token, 0, &tickets[1]), PAWL_OK);
+    harness_check_rc(pawl_wait(lane, tickets[1], 0, &answers[1]), PAWL_OK);
+    harness_check_rc(pawl_wait(lane, tickets[0], 0, &answers[0]), PAWL_OK);
+    harness_check(answers[0].result == PAWL_OK && answers[1].result == PAWL_E_LEASE_LOST);
+    pawl_close(lane);
+}
+
 static void refused_by_name(void)
 {
     harness_step("refusals");
@@ -201,7 +224,6 @@ static void refused_by_name(void)
     pawl_op_id_new(&id);
     harness_check_rc(pawl_op_id_next(lane, &id), PAWL_OK);
     harness_check_rc(pawl_send(lane, "refuse", "x", 1, NULL, NULL), PAWL_E_NOT_SUPPORTED);
-    harness_check_rc(pawl_submit_send(lane, "refuse", "x", 1, NULL, NULL), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_receive(lane, "refuse", NULL, &m), PAWL_OK_EMPTY); /* none of them is */
 
     harness_check_rc(pawl_send(lane, "refuse", "x", 1, NULL, NULL), PAWL_OK);
@@ -220,7 +242,6 @@ static void refused_by_name(void)
     harness_check_rc(pawl_defer(lane, &m.token, 0, NULL), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_ack_result(lane, &m.token, 0, "r", 1), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_ack(lane, &m.token, PAWL_ACK_IF_UNCLAIMED), PAWL_E_NOT_SUPPORTED);
-    harness_check_rc(pawl_submit_ack(lane, &m.token, 0, NULL), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_cancel(lane, "refuse", m.id), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_queue_purge(lane, "refuse", NULL), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_queue_pause(lane, "refuse"), PAWL_E_NOT_SUPPORTED);
@@ -505,6 +526,7 @@ int main(void)
     options_are_checked();
     send_receive_ack();
     rows();
+    submitted();
     refused_by_name();
     in_place();
     leases_end_by_time();
