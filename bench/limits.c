@@ -29,6 +29,8 @@ struct pair {
     uint64_t ring_bytes;
     uint8_t *ring;
     uint64_t bad;
+    uint64_t warm, span_ns; /* of a ring; 0: as many rounds as there are */
+    uint64_t end __attribute__((aligned(PAWL_LINE))); /* rounds made, once that is known */
     struct pawl_histogram h;
 };
 
@@ -98,7 +100,7 @@ static void stamp_receive(void *arg)
 void bench_line_way(const struct bench *b, struct pawl_histogram *h)
 {
     struct pair *p = bench_share(sizeof(*p));
-    p->rounds = b->small ? 20000 : 500000;
+    p->rounds = b->small ? 20000 : 200000;
     pawl_histogram_init(&p->h);
     run_pair(bench_core(0), stamp_send, bench_core(1), stamp_receive, p, "cache line");
     *h = p->h;
@@ -159,8 +161,13 @@ static void ring_produce(void *arg)
     uint64_t body[136];
     memset(body, 0x5a, sizeof(body));
     uint32_t bytes = p->record_bytes;
-    for (uint64_t i = 0; i < p->rounds; i++) {
+    uint64_t i = 0, until = 0;
+    for (; i < p->rounds; i++) {
         uint8_t *at;
+        if (i == p->warm && p->span_ns != 0)
+            until = bench_now() + p->span_ns;
+        if (i % 1024 == 0 && until != 0 && bench_now() >= until)
+            break;
         while ((at = pawl_ring_claim(&r, bytes)) == NULL) {
             pawl_ring_publish(&r);
             pawl_ring_refresh(&r);
@@ -173,6 +180,7 @@ static void ring_produce(void *arg)
             pawl_ring_publish(&r);
     }
     pawl_ring_publish(&r);
+    pawl_store_rel_u64(&p->end, i);
 }
 
 static void ring_consume(void *arg)
@@ -181,13 +189,15 @@ static void ring_consume(void *arg)
     struct pawl_ring_consumer r = {
         .data = p->ring, .size = p->ring_bytes, .tail_shm = &p->tail, .head_shm = &p->head
     };
-    uint64_t warm = p->rounds / 10, start = 0, body[136];
+    uint64_t start = 0, body[136];
     for (uint64_t i = 0; i < p->rounds;) {
         const void *record;
         uint32_t bytes;
         if (pawl_ring_next(&r, &record, &bytes) != PAWL_RING_RECORD) {
             pawl_ring_release(&r, r.next);
             pawl_cpu_relax();
+            if (i == pawl_load_acq_u64(&p->end))
+                break;
             continue;
         }
         memcpy(body, (const uint8_t *)record + 8, p->record_bytes - 8);
@@ -196,7 +206,7 @@ static void ring_consume(void *arg)
         /* Give back by quarters of the ring: one store for many records. */
         if (r.next - p->head >= p->ring_bytes / 4)
             pawl_ring_release(&r, r.next);
-        if (++i == warm)
+        if (++i == p->warm)
             start = bench_now();
     }
     p->elapsed_ns = bench_now() - start;
@@ -210,11 +220,13 @@ double bench_bare_ring(const struct bench *b, uint32_t body_bytes, uint32_t batc
     p->batch = batch;
     p->ring_bytes = ring_bytes;
     p->ring = ring_map(ring_bytes);
-    p->rounds = (uint64_t)(b->small ? 200000 : b->seconds * 20e6) * 64 / body_bytes;
+    p->rounds = p->end = UINT64_MAX;
+    p->warm = b->small ? 10000 : 100000;
+    p->span_ns = (uint64_t)(b->seconds * 0.5e9);
     run_pair(bench_core(1), ring_consume, bench_core(0), ring_produce, p, "bare ring");
     if (p->bad > 0)
         bench_fail("the bare ring delivered %llu wrong records", (unsigned long long)p->bad);
-    double rate = (double)(p->rounds - p->rounds / 10) * 1e9 / (double)p->elapsed_ns;
+    double rate = (double)(p->end - p->warm) * 1e9 / (double)p->elapsed_ns;
     munmap(p->ring, 2 * ring_bytes);
     bench_unshare(p, sizeof(*p));
     return rate;
@@ -233,6 +245,8 @@ static void ring_case(const struct bench *b, uint32_t body_bytes, uint32_t batch
         p->ring_bytes = ring;
         p->ring = ring_map(ring);
         p->rounds = (b->small ? 200000ull : 100000000ull) * 64 / body_bytes;
+        p->warm = p->rounds / 10;
+        p->end = UINT64_MAX;
         run_pair(bench_core(1), ring_consume, bench_core(0), ring_produce, p, "bare ring");
         if (p->bad > 0)
             bench_fail("the bare ring delivered %llu wrong records", (unsigned long long)p->bad);

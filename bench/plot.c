@@ -120,7 +120,7 @@ static void curve_data(FILE *to, uint32_t i, const struct shown *s)
 static void curves(FILE *to)
 {
     fprintf(to, "set title 'latency by percentile'\n"
-                "set logscale xy\nset grid\nset key outside right top\n"
+                "set logscale xy\nset grid\nset key outside right top font ',9'\n"
                 "set xlabel 'percentile'\nset ylabel 'us'\n"
                 "set xtics ('0' 1, 'p50' 2, 'p90' 10, 'p99' 100, 'p99.9' 1000, 'p99.99' 10000, "
                 "'p99.999' 100000)\n");
