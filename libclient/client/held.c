@@ -48,10 +48,13 @@ static uint32_t home_of(const struct pawl_held *h, uint64_t grant)
     return (uint32_t)(grant * 0x9e3779b97f4a7c15ull >> 32) & h->mask;
 }
 
-static struct held *find(struct pawl_held *h, uint64_t grant)
+/* The grant alone names it but for direct queues, of which two may give the same. */
+static struct held *find(struct pawl_held *h, const struct pawl_token *token)
 {
+    uint64_t grant = token->grant;
     uint32_t at = home_of(h, grant);
-    while (h->slots[at].token.grant != 0 && h->slots[at].token.grant != grant)
+    while (h->slots[at].token.grant != 0 &&
+           (h->slots[at].token.grant != grant || h->slots[at].token.random != token->random))
         at = (at + 1) & h->mask;
     return &h->slots[at];
 }
@@ -85,7 +88,7 @@ static bool grow(struct pawl_held *h)
     h->mask = slots * 2 - 1;
     for (uint32_t i = 0; i < slots; i++)
         if (old[i].token.grant)
-            *find(h, old[i].token.grant) = old[i];
+            *find(h, &old[i].token) = old[i];
     free(old);
     return true;
 }
@@ -107,7 +110,7 @@ void pawl_held_add(struct pawl *lane, const struct pawl_message *m, uint64_t lea
     pthread_mutex_lock(&h->lock);
     /* Without memory it has no help, as without pawl_lease_help(). */
     if (h->count < h->mask / 2 || grow(h)) {
-        struct held *e = find(h, m->token.grant);
+        struct held *e = find(h, &m->token);
         h->count += e->token.grant == 0;
         e->token = m->token;
         e->lease_ns = lease_ns;
@@ -126,7 +129,7 @@ void pawl_held_settled(struct pawl *lane, uint16_t type, const struct pawl_token
     if (result < 0 && pawl_advice(result) != PAWL_ADVICE_PERMANENT)
         return;
     pthread_mutex_lock(&h->lock);
-    struct held *e = find(h, token->grant);
+    struct held *e = find(h, token);
     if (e->token.grant && type == PAWL_CMD_RENEW && result >= 0) {
         e->lease_ns = lease_ns;
         set_times(e, lane->now, lease_ns); /* when it was asked for: never later than it is */
@@ -163,7 +166,7 @@ static uint32_t due(struct pawl_held *h, uint64_t now, struct pawl_token *row, u
 
 static void note(struct pawl_held *h, const struct pawl_token *token, uint64_t asked, int result)
 {
-    struct held *e = find(h, token->grant);
+    struct held *e = find(h, token);
     if (e->token.grant == 0)
         return; /* settled meanwhile */
     if (result >= 0)

@@ -259,7 +259,7 @@ static void random_input(struct pawl_prng *prng, uint8_t *data, size_t *size)
 
 int main(int argc, char **argv)
 {
-    int rc = fuzz_main(argc, argv, "direct_words_fuzz", 4000, random_input);
+    int rc = fuzz_main(argc, argv, "direct_words_fuzz", 1500, random_input);
     printf("%" PRIu64 " words, %" PRIu64 " sends, %" PRIu64 " received, %" PRIu64
            " settled, %" PRIu64 " times damaged, %" PRIu64 " sweeps, %" PRIu64 " dead\n",
            reached.writes, reached.sent, reached.received, reached.settled, reached.damaged,
