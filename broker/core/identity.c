@@ -92,14 +92,17 @@ void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_r
         .kind = PAWL_LEDGER_OP,
         .flags = r->detail & PAWL_OUTCOME_STEP ? PAWL_LEDGER_STEP : 0,
     };
-    bool none = new.id == 0 && new.id_high == 0;
-    if (r->horizon_ms || (none && r->value)) {
+#ifdef PAWL_BUG_HORIZONS_BY_NO_ID
+    if (new.id == 0 && new.id_high == 0 && r->value) {
+#else
+    if (r->detail & PAWL_OUTCOME_HORIZONS) {
+#endif
         l->horizon = pawl_max_u64(l->horizon, r->horizon_ms);
-        if (none)
-            l->left_horizon = pawl_max_u64(l->left_horizon, r->value);
+        l->left_horizon = pawl_max_u64(l->left_horizon, r->value);
         horizon_moved(core, lsn);
+        return;
     }
-    if (none)
+    if (new.id == 0 && new.id_high == 0)
         return;
     uint32_t n = pawl_core_ledger_find(core, PAWL_LEDGER_OP, new.id, new.id_high);
     /* Said again at the end of its session, which may have been begun before a crash, too. */
@@ -158,7 +161,8 @@ bool pawl_core_horizon_copy(struct pawl_core *core)
     if (!pawl_core_has_room(core, PAWL_OUTCOME_LIVE))
         return false;
     const struct pawl_outcome_rec r = { .horizon_ms = core->ledger.horizon,
-                                        .value = core->ledger.left_horizon };
+                                        .value = core->ledger.left_horizon,
+                                        .detail = PAWL_OUTCOME_HORIZONS };
     uint64_t lsn;
     memcpy(core->port.append(core->port.ctx, PAWL_RECORD_OUTCOME, sizeof r, &lsn), &r, sizeof r);
     horizon_moved(core, lsn);

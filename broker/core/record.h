@@ -324,17 +324,19 @@ struct pawl_sub_rec {
 
 struct pawl_outcome_rec {
     struct pawl_op_rec op; /* session 0: stands beside the record of the effect, or is a copy */
-    struct pawl_op_id id;  /* all zero: only the horizons are said */
+    struct pawl_op_id id;  /* all zero: it has none, but its lane's window */
     uint64_t hash;         /* of the command; of an id of a lane: its uid; see PAWL_OUTCOME_HASH */
-    uint64_t value; /* of the answer; of a transaction refused: what its step found; no id: s of
+    uint64_t value; /* of the answer; of a transaction refused: what its step found. HORIZONS: s of
                        pawl time; ids of lanes left before may be forgotten */
     uint64_t lsn;   /* 0: of this record; a copy: of the first */
     uint64_t time;  /* pawl time when it was decided */
-    uint64_t horizon_ms; /* wall time; ids up to it may be forgotten */
+    uint64_t horizon_ms; /* HORIZONS: wall time; ids up to it may be forgotten */
     int32_t result;
-    uint32_t detail; /* flags of the answer; or PAWL_OUTCOME_STEP + step of a transaction refused */
+    uint32_t detail; /* flags of the answer; or PAWL_OUTCOME_STEP + step of a transaction refused;
+                        or PAWL_OUTCOME_HORIZONS */
 };
 #define PAWL_OUTCOME_STEP 65536u
+#define PAWL_OUTCOME_HORIZONS 131072u /* it says the horizons, and no outcome */
 #define PAWL_OUTCOME_HASH \
     (~0xffffull) /* what counts of a hash: `detail` has the rest of its word */
 

@@ -262,6 +262,22 @@ static void a_second_commit_answers_as_the_first(void **state)
 
 /* The answer of a lane's own transaction is in its window, whole, though its parts say other things
  * of the same operation. */
+/* Its record ends with an outcome that names nobody. That says nothing of what was forgotten. */
+static void a_transaction_without_an_id_moves_no_horizon(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    add_send(w, w->out, "one");
+    assert_int_equal(run(w, &w->a, NULL).result, PAWL_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(w->s.core->ledger.horizon, 0);
+        assert_int_equal(w->s.core->ledger.left_horizon, 0);
+        assert_int_equal(w->s.core->horizon_home.segment, 0);
+        core_restart(&w->s, true);
+    }
+    end(w);
+}
+
 static void a_resumed_lane_gets_the_answer_of_the_whole(void **state)
 {
     (void)state;
@@ -479,6 +495,7 @@ int main(void)
         cmocka_unit_test(a_message_stands_in_one_step),
         cmocka_unit_test(a_second_commit_answers_as_the_first),
         cmocka_unit_test(a_second_refusal_says_what_the_first_did),
+        cmocka_unit_test(a_transaction_without_an_id_moves_no_horizon),
         cmocka_unit_test(a_resumed_lane_gets_the_answer_of_the_whole),
         cmocka_unit_test(nobody_sees_a_part_before_the_record),
         cmocka_unit_test(steps_of_a_table_see_those_before),
