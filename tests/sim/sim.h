@@ -214,6 +214,7 @@ struct sim_queue {
     uint64_t inspect_after;
     struct sim_op *pausing, *creating; /* open PAUSE or RESUME; CREATE */
     struct sim_op *dropping;           /* DROP; its answer ends a life of the queue */
+    const struct sim_op *dropped_by;   /* answered last */
     uint64_t dropped_index, id_max;    /* the last such answer; largest id of all its lives */
     uint64_t deliveries, exceptions;
     struct sim_grant *grants; /* history, newest last */
