@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 #include "output.h"
 #include "query.h"
@@ -15,6 +16,8 @@ struct explain {
     bool found;
     struct pawl_queue_stat stat;
     struct pawl_record record;
+    struct pawl_record_more more;
+    uint64_t grant; /* of the token that was given; 0: an id was */
 };
 
 /* Which queue has it: an id is unique in the broker, but a query names a queue. */
@@ -30,6 +33,23 @@ static int look_in(void *ctx, const struct pawl_queue_stat *stat)
         return cli_refused(e->cli, rc, CLI_ABOUT_QUEUE, stat->name);
     e->found = true;
     e->stat = *stat;
+    return CLI_DONE;
+}
+
+/* Wherever it is, as the broker knows; the queue is looked up for what its options say of it. */
+static int look_anywhere(struct explain *e)
+{
+    e->record = (struct pawl_record){ .size = sizeof e->record };
+    e->more = (struct pawl_record_more){ .size = sizeof e->more };
+    e->stat = (struct pawl_queue_stat){ .size = sizeof e->stat };
+    int rc = pawl_query_message(e->cli->lane, e->id, &e->record, &e->more);
+    if (rc == PAWL_OK)
+        rc = pawl_queue_stat(e->cli->lane, e->more.queue, &e->stat);
+    if (rc == PAWL_E_NOT_FOUND || rc == PAWL_E_FORGOTTEN)
+        return CLI_GO;
+    if (rc < 0)
+        return cli_refused(e->cli, rc, CLI_ABOUT_NONE, NULL);
+    e->found = true;
     return CLI_DONE;
 }
 
@@ -130,6 +150,68 @@ static const char *by(const struct pawl_record *r, char text[32])
     return text;
 }
 
+static const char *lease_name(uint32_t kind)
+{
+    return kind == PAWL_LEASE_HELD       ? "held as long as its process lives"
+           : kind == PAWL_LEASE_DETACHED ? "detached: it outlives its process"
+                                         : "ends with its process, too";
+}
+
+/* Which delivery, whose lease, of what length. */
+static void say_lease(const struct explain *e)
+{
+    const struct pawl_record_more *m = &e->more;
+    char a[CLI_UNIT_TEXT_BYTES], b[CLI_UNIT_TEXT_BYTES];
+    if (m->grant)
+        printf("%-10s number %llu%s\n", "delivery", (unsigned long long)m->grant,
+               e->grant == 0          ? ""
+               : e->grant == m->grant ? ": the token is of this one"
+                                      : ": the token is of an older one");
+    if (e->record.state != PAWL_STATE_LEASED)
+        return;
+    printf("%-10s of %s, %s; renewals may go on for %s\n", "lease",
+           cli_duration_human(m->lease_ns, a), lease_name(m->lease_kind),
+           cli_duration_human(m->hold_left_ns, b));
+    if (m->session)
+        printf("%-10s session %llu of user %u%s%s\n", "holder", (unsigned long long)m->session,
+               m->holder_uid, *m->label ? ", label " : "", m->label);
+    else
+        printf("%-10s user %u\n", "holder", m->holder_uid);
+}
+
+/* What comes after the next failure. */
+static void say_retry(const struct explain *e)
+{
+    static const uint64_t ladder[] = { 0, 1, 5, 30, 120, 600 }; /* the default, in seconds */
+    const struct pawl_queue_options *o = &e->stat.options;
+    const struct pawl_record *r = &e->record;
+    char a[CLI_UNIT_TEXT_BYTES];
+    if (!(CLI_STATES_LIVE >> r->state & 1) || r->state == PAWL_STATE_DEAD)
+        return;
+    uint32_t steps = o->retry_count ? o->retry_count : PAWL_COUNT(ladder);
+    uint32_t step = r->failed < steps ? r->failed : steps - 1;
+    uint64_t pause = o->retry_count ? o->retry_ns[step] : ladder[step] * PAWL_NS_S;
+    printf("%-10s failure %u ", "retry", r->failed + 1);
+    if (o->max_failed && r->failed + 1 >= o->max_failed)
+        puts("is the last: DEAD then");
+    else
+        printf("of %u: comes again %s%s\n", o->max_failed, pause ? "after " : "at once",
+               pause ? cli_duration_human(pause, a) : "");
+}
+
+static void say_keys(const struct explain *e)
+{
+    const struct pawl_record_more *m = &e->more;
+    char a[CLI_UNIT_TEXT_BYTES];
+    if (m->key_bytes)
+        say_bytes("key", (const char *)m->key, m->key_bytes);
+    if (m->ordering_key_bytes)
+        say_bytes("ordered by", (const char *)m->ordering_key, m->ordering_key_bytes);
+    if (m->ttl_left_ns != PAWL_UNLIMITED && (CLI_STATES_LIVE >> e->record.state & 1))
+        printf("%-10s in %s, unless it is under lease then\n", "expires",
+               cli_duration_human(m->ttl_left_ns, a));
+}
+
 static void say_all(const struct explain *e)
 {
     const struct pawl_record *r = &e->record;
@@ -146,6 +228,11 @@ static void say_all(const struct explain *e)
            "%u deferred\n",
            "attempts", r->acquired, r->acquired == 1 ? "" : "s", r->failed, r->nacked, r->expired,
            r->crashed, r->deferred);
+    if (e->more.size) {
+        say_lease(e);
+        say_keys(e);
+    }
+    say_retry(e);
     if (*r->reason)
         say_bytes("reason", r->reason, strlen(r->reason));
     if (r->done_wall_ns)
@@ -176,7 +263,7 @@ int cli_explain(struct cli *cli)
     if (rc != CLI_GO)
         return rc;
     if (pawl_token_parse(cli->argv[0], &token) == PAWL_OK)
-        e.id = token.message;
+        e.id = token.message, e.grant = token.grant;
     else if (!cli_number_parse(cli->argv[0], &e.id))
         return cli_misused(cli, "\"%s\" is no message id and no token", cli->argv[0]);
     rc = cli_attach(cli, NULL);
@@ -189,7 +276,7 @@ int cli_explain(struct cli *cli)
             return cli_refused(cli, rc, CLI_ABOUT_QUEUE, queue);
         rc = look_in(&e, &stat);
     } else {
-        rc = cli_queues_each(cli, look_in, &e);
+        rc = look_anywhere(&e);
     }
     if (rc > CLI_DONE)
         return rc;
@@ -200,6 +287,14 @@ int cli_explain(struct cli *cli)
     if (cli->json) {
         json_t *j = cli_record_json_full(cli, e.stat.name, &e.record);
         json_object_set_new(j, "queue", json_string(e.stat.name));
+        if (e.more.grant)
+            cli_json_number(j, "grant", e.more.grant);
+        if (e.more.session)
+            cli_json_number(j, "session", e.more.session);
+        if (e.more.lease_ns)
+            cli_json_number(j, "lease_ns", e.more.lease_ns);
+        if (e.more.key_bytes)
+            cli_json_bytes(j, "key", e.more.key, e.more.key_bytes);
         cli_json_print(j);
         return CLI_DONE;
     }

@@ -95,6 +95,7 @@ uint64_t pawl_core_outcome_group(struct pawl_take *t, const struct pawl_op_id *i
 void pawl_core_outcome_apply(struct pawl_core *core, const struct pawl_outcome_rec *rec,
                              uint64_t lsn);
 void pawl_core_outcome_fact(const struct pawl_core *core, uint32_t n, struct pawl_outcome_rec *out);
+uint64_t pawl_core_outcome_wall_ms(const struct pawl_core *core, const struct pawl_ledger_entry *e);
 /* Entry of the ledger; 0: none. */
 uint32_t pawl_core_outcome_find(const struct pawl_core *core, const struct pawl_op_id *id);
 /* Ids up to this time are never taken for new. */

@@ -314,6 +314,13 @@ int pawl_core_identity_take(struct pawl_take *t)
 
 /* --- RESOLVE --------------------------------------------------------------------------------- */
 
+/* Wall time of a second of pawl time, by what both clocks show now. */
+uint64_t pawl_core_outcome_wall_ms(const struct pawl_core *core, const struct pawl_ledger_entry *e)
+{
+    uint64_t age = core->now.time - pawl_min_u64(core->now.time, e->d * PAWL_NS_S);
+    return (core->now.wall > age ? core->now.wall - age : 0) / PAWL_NS_MS;
+}
+
 static void resolved(struct pawl_take *t, const struct pawl_comp_resolved *r)
 {
     uint8_t *data;
@@ -352,6 +359,7 @@ void pawl_core_resolve_take(struct pawl_take *t)
         r.result = e->result;
         r.value = e->flags & PAWL_LEDGER_STEP ? (uint16_t)e->b : e->a;
         r.lsn = e->c;
+        r.decided_wall_ms = pawl_core_outcome_wall_ms(core, e);
         if (e->result != PAWL_E_OP_FENCED)
             r.state = e->result >= 0 ? PAWL_RESOLVED_COMMITTED : PAWL_RESOLVED_ABORTED;
     } else if (known == PAWL_E_FORGOTTEN) {

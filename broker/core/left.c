@@ -263,7 +263,8 @@ static uint32_t by_line(const struct pawl_core *core, const struct pawl_ledger_e
     return PAWL_RESOLVED_NEVER_SEEN;
 }
 
-static void resolve_entry(const struct pawl_ledger_entry *e, struct pawl_comp_resolved *r)
+static void resolve_entry(const struct pawl_core *core, const struct pawl_ledger_entry *e,
+                          struct pawl_comp_resolved *r)
 {
     if (e->result == PAWL_E_OUTCOME_UNKNOWN) {
         r->state = PAWL_RESOLVED_FORGOTTEN;
@@ -273,6 +274,7 @@ static void resolve_entry(const struct pawl_ledger_entry *e, struct pawl_comp_re
     r->result = e->result;
     r->value = e->a;
     r->lsn = e->c;
+    r->decided_wall_ms = pawl_core_outcome_wall_ms(core, e);
 }
 
 /* Ids of lanes can be guessed: only who made the operation is told, and the owner of the broker. */
@@ -292,7 +294,7 @@ int pawl_core_left_resolve(struct pawl_take *t, const struct pawl_op_id *op, boo
     r->state = PAWL_RESOLVED_FORGOTTEN;
     const struct pawl_ledger_entry *e = entry_of(core, &id, id.seq);
     if (e && may_know(t, e->b >> 16)) {
-        resolve_entry(e, r);
+        resolve_entry(core, e, r);
         return PAWL_OK;
     }
     const struct pawl_ledger_entry *line = entry_of(core, &id, PAWL_LANE_SEQ_MAX);

@@ -301,15 +301,18 @@ struct pawl_idem_data {
 /* --- records of messages: broker/core/lookup.c, watch.c -------------------------------------- */
 
 enum pawl_query_kind {
-    PAWL_QUERY_IDS = 1, /* u64 id[count] */
-    PAWL_QUERY_KEY = 2, /* the dedup key, count bytes, zeros up to a multiple of 8 */
-    PAWL_QUERY_MORE = 3 /* of an answer to IDS, from `from`; E_CONFLICT: it is gone, begin anew */
+    PAWL_QUERY_IDS = 1,  /* u64 id[count] */
+    PAWL_QUERY_KEY = 2,  /* the dedup key, count bytes, zeros up to a multiple of 8 */
+    PAWL_QUERY_MORE = 3, /* of an answer to IDS, from `from`; E_CONFLICT: it is gone, begin anew */
+    PAWL_QUERY_MESSAGE = 4, /* u64 id, queue 0: wherever it is; data = struct pawl_query_data, item,
+                               struct pawl_record_more */
+    PAWL_QUERY_SESSION = 5  /* u64 id, queue 0; data = ..., struct pawl_session_record */
 };
 struct pawl_cmd_query {
     struct pawl_cmd head;
     uint64_t queue;
     uint64_t lsn;   /* MORE: of the answer */
-    uint32_t count; /* IDS: 1..1,024; KEY: 1..255 */
+    uint32_t count; /* IDS: 1..1,024; KEY: 1..255; MESSAGE, SESSION: 1 */
     uint32_t from;  /* MORE */
     uint32_t kind;  /* enum pawl_query_kind */
     uint32_t reserved;
@@ -354,7 +357,7 @@ struct pawl_comp_resolved {
     uint32_t state; /* enum pawl_resolved_state */
     int32_t result; /* of the operation */
     uint64_t value, lsn;
-    uint64_t horizon_wall_ms;
+    uint64_t horizon_wall_ms, decided_wall_ms;
 };
 
 /* Larger than any command that the largest message allows. */
@@ -466,7 +469,7 @@ _Static_assert(sizeof(struct pawl_state_data) == 40, "layout");
 _Static_assert(sizeof(struct pawl_reservation_data) == 288, "layout");
 _Static_assert(sizeof(struct pawl_cmd_txn) == 40, "layout");
 _Static_assert(sizeof(struct pawl_cmd_resolve) == 56, "layout");
-_Static_assert(sizeof(struct pawl_comp_resolved) == 32, "layout");
+_Static_assert(sizeof(struct pawl_comp_resolved) == 40, "layout");
 _Static_assert(sizeof(struct pawl_cmd_idem) == 88, "layout");
 _Static_assert(sizeof(struct pawl_idem_data) == 72, "layout");
 _Static_assert(sizeof(struct pawl_cmd_query) == 64, "layout");

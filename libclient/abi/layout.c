@@ -121,6 +121,13 @@ static const uint64_t facts[] = {
     F(pawl_comp_resolved, value),
     F(pawl_comp_resolved, lsn),
     F(pawl_comp_resolved, horizon_wall_ms),
+    F(pawl_comp_resolved, decided_wall_ms),
+    S(pawl_record_more),
+    F(pawl_record_more, holder_uid),
+    F(pawl_record_more, queue),
+    F(pawl_record_more, key),
+    S(pawl_session_record),
+    F(pawl_session_record, label),
 
     S(pawl_cmd_idem),
     F(pawl_cmd_idem, table),

@@ -150,6 +150,7 @@ static int resolve(struct pawl *lane, const struct pawl_op_id *id, uint32_t flag
         .value = r.value,
         .lsn = r.lsn,
         .horizon_wall_ns = r.horizon_wall_ms * PAWL_NS_MS,
+        .decided_wall_ns = r.decided_wall_ms * PAWL_NS_MS,
     };
     pawl_data_give(&found, sizeof found, out, out->size);
     return PAWL_OK;

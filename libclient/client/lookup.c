@@ -160,6 +160,96 @@ int pawl_query_key(struct pawl *lane, const char *queue, const void *key, size_t
     return pawl_call_leave(lane, rc);
 }
 
+/* --- one, wherever it is --------------------------------------------------------------------- */
+
+/* The data behind the head, of exactly `bytes`. */
+static int ask_one(struct pawl *lane, uint32_t kind, uint64_t id, void *out, uint32_t bytes)
+{
+    int rc = pawl_data_prepare(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    uint64_t until = pawl_add_sat(pawl_now(lane), lane->timeout_ns);
+    lane->data_bytes = 0;
+    pawl_op_single(lane);
+    struct pawl_cmd_query *c =
+        pawl_op_claim(lane, PAWL_CMD_QUERY, sizeof *c + 8, PAWL_OP_PLAIN, until, &rc);
+    if (!c)
+        return rc;
+    memset((uint8_t *)c + sizeof c->head, 0, sizeof *c - sizeof c->head);
+    c->kind = kind;
+    c->count = 1;
+    memcpy(c + 1, &id, sizeof id);
+    rc = pawl_op_result(lane, until, NULL);
+    if (rc != PAWL_OK)
+        return rc;
+    if (lane->data_bytes != sizeof(struct pawl_query_data) + bytes)
+        return pawl_lane_breach(lane, "a record of another size");
+    memcpy(out, lane->data + sizeof(struct pawl_query_data), bytes);
+    return PAWL_OK;
+}
+
+static int one_message(struct pawl *lane, uint64_t id, struct pawl_record *out,
+                       struct pawl_record_more *more)
+{
+    struct {
+        struct pawl_query_item item;
+        struct pawl_record_more more;
+    } all;
+    int rc = ask_one(lane, PAWL_QUERY_MESSAGE, id, &all, sizeof all);
+    if (rc == PAWL_E_NOT_FOUND)
+        return pawl_call_refuse(lane, rc, "no message has this id");
+    if (rc == PAWL_E_FORGOTTEN)
+        return pawl_call_refuse(lane, rc,
+                                "no message has this id any more, or it is not yours to see");
+    if (rc != PAWL_OK)
+        return rc;
+    give(&all.item.record, out, out->size);
+    if (more) {
+        size_t size = more->size;
+        all.more.size = size;
+        all.more.queue[sizeof all.more.queue - 1] = all.more.label[sizeof all.more.label - 1] =
+            '\0';
+        pawl_data_give(&all.more, sizeof all.more, more, size);
+    }
+    return PAWL_OK;
+}
+
+int pawl_query_message(struct pawl *lane, uint64_t id, struct pawl_record *out,
+                       struct pawl_record_more *more)
+{
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    if (!out || !pawl_data_size_valid(out->size) || (more && !pawl_data_size_valid(more->size)))
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "size is not set");
+    else
+        rc = one_message(lane, id, out, more);
+    pawl_fd_renew(lane);
+    return pawl_call_leave(lane, rc);
+}
+
+int pawl_query_session(struct pawl *lane, uint64_t id, struct pawl_session_record *out)
+{
+    struct pawl_session_record r;
+    int rc = pawl_call_enter(lane);
+    if (rc != PAWL_OK)
+        return rc;
+    if (!out || !pawl_data_size_valid(out->size))
+        rc = pawl_call_refuse(lane, PAWL_E_INVALID, "size is not set");
+    else
+        rc = ask_one(lane, PAWL_QUERY_SESSION, id, &r, sizeof r);
+    if (rc == PAWL_E_NOT_FOUND)
+        rc = pawl_call_refuse(lane, rc, "no such session, or it has ended, or is another user's");
+    if (rc == PAWL_OK) {
+        size_t size = out->size;
+        r.size = size;
+        r.label[sizeof r.label - 1] = '\0';
+        pawl_data_give(&r, sizeof r, out, size);
+    }
+    pawl_fd_renew(lane);
+    return pawl_call_leave(lane, rc);
+}
+
 /* --- wait ------------------------------------------------------------------------------------ */
 
 int pawl_query_wait(struct pawl *lane, const char *queue, uint64_t id, uint32_t state_mask,

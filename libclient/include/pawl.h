@@ -615,6 +615,55 @@ PAWL_API PAWL_CHECK int pawl_query_batch(struct pawl *lane, const char *queue, c
  * message itself is forgotten only its id and state are known. OK; E_NOT_FOUND. */
 PAWL_API PAWL_CHECK int pawl_query_key(struct pawl *lane, const char *queue, const void *key,
                                        size_t key_bytes, struct pawl_record *out);
+/* What else is known of one message. */
+struct pawl_record_more {
+    size_t size;
+    uint64_t grant;    /* of its newest delivery; 0: never delivered. A token with another one is
+                          not the newest */
+    uint64_t lease_ns; /* LEASED: the length of the lease */
+    uint64_t hold_left_ns;                  /* LEASED: renewals may go on for so long */
+    uint64_t ttl_left_ns;                   /* alive: until it expires; PAWL_UNLIMITED: no end */
+    uint64_t session;                       /* LEASED: whose; 0: of no session (a detached lease) */
+    uint32_t holder_uid;                    /* LEASED, or of its last holder */
+    uint32_t lease_kind;                    /* LEASED: PAWL_LEASE_... */
+    uint32_t key_bytes, ordering_key_bytes; /* alive */
+    char queue[PAWL_NAME_BYTES_MAX + 1];    /* that it is in now */
+    char label[64];                         /* of the session */
+    uint8_t key[PAWL_KEY_BYTES_MAX + 1];    /* dedup key */
+    uint8_t ordering_key[PAWL_KEY_BYTES_MAX + 1];
+};
+#define PAWL_RECORD_MORE_INIT                   \
+    {                                           \
+        .size = sizeof(struct pawl_record_more) \
+    }
+/* The message with this id, whichever queue it is in: of a token (.message), of a sent one, of one
+ * that was forwarded. more may be NULL. Wants the query right of its queue; E_NOT_FOUND,
+ * E_FORGOTTEN as pawl_query_batch(). Not of direct queues. */
+PAWL_API PAWL_CHECK int pawl_query_message(struct pawl *lane, uint64_t id, struct pawl_record *out,
+                                           struct pawl_record_more *more);
+
+/* A session: one pawl_open() of a process. */
+struct pawl_session_record {
+    size_t size;
+    uint64_t id;
+    uint64_t epoch;       /* grows with each attach */
+    uint64_t detached_ns; /* how long it has had no socket; 0: it has one */
+    uint32_t pid, uid, gid;
+    uint32_t ending; /* 1: it is over, and its leases are being given back */
+    uint32_t lanes;
+    uint32_t leases; /* messages that it has */
+    uint32_t idems;  /* idempotent operations that it works on */
+    uint32_t waits;  /* its receives that wait */
+    char label[64];
+};
+#define PAWL_SESSION_RECORD_INIT                   \
+    {                                              \
+        .size = sizeof(struct pawl_session_record) \
+    }
+/* The session with this id (pawl_info(), pawl_record_more, the id of an operation of its): of the
+ * same user, or asked by the broker's. E_NOT_FOUND: there is none, or it has ended. */
+PAWL_API PAWL_CHECK int pawl_query_session(struct pawl *lane, uint64_t id,
+                                           struct pawl_session_record *out);
 /* Waits until the message gets into a state of the mask (1u << enum pawl_state), without polling.
  * OK: *out; its state is the one that was met, though the message may be on its way to another.
  * OK_EMPTY after wait_ns (0: looks once). E_STATE: it has ended in another state, and stays there.
@@ -910,6 +959,7 @@ struct pawl_resolved {
     uint64_t value; /* id of the message sent, number of the queue, first id of a transaction */
     uint64_t lsn;   /* position of its record */
     uint64_t horizon_wall_ns; /* ids up to this time may be forgotten */
+    uint64_t decided_wall_ns; /* COMMITTED, ABORTED: when, to the second; 0: its session lives */
 };
 #define PAWL_RESOLVED_INIT                   \
     {                                        \

@@ -138,6 +138,7 @@ expect 1 'PAWL_E_STATE.*DEAD' pawl ack "$token"
 expect 0 'rejected +never works' pawl dead q
 expect 0 'a receiver rejected it' pawl explain "$id"
 expect 0 'pawl restore q --id' pawl explain "$token"
+expect 0 'delivery +number [0-9]+: the token is of this one' pawl explain "$token"
 expect 1 'PAWL_E_STATE' pawl cancel q --id "$id"
 expect 0 'restored 1 message' pawl restore q
 expect 0 'never works' pawl query q --id "$id" --json

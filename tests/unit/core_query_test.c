@@ -187,6 +187,83 @@ static void unknown_and_forbidden_are_the_same(void **state)
     end(w);
 }
 
+static struct core_answer ask_one(struct core_client *c, uint32_t kind, uint64_t id)
+{
+    struct pawl_cmd_query m = { .head.type = PAWL_CMD_QUERY, .kind = kind, .count = 1 };
+    return core_call(c, &m, sizeof m, &id, sizeof id);
+}
+
+/* Wherever it is, with whose lease it has, and its keys; for those who may query its queue. */
+static void one_message_is_found_without_its_queue(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct core_client other;
+    core_client_open(&w->s, &other, 9);
+    struct pawl_queue_options secret = PAWL_QUEUE_OPTIONS_INIT;
+    secret.perm = 0770;
+    uint64_t q = core_create_with(&w->a, "secret", &secret);
+    const struct core_send_options o = {
+        .priority = 4, .key = "k", .ordering_key = "ordered", .ttl_ns = 100 * PAWL_NS_S
+    };
+    uint64_t id = core_send_with(&w->a, q, "body", &o).value;
+    struct core_delivery d = core_receive_kind(&w->b, q, PAWL_LEASE_PROCESS, 5 * PAWL_NS_S, 0);
+    assert_true(d.there);
+    struct core_answer a = ask_one(&w->a, PAWL_QUERY_MESSAGE, id);
+    struct pawl_query_item item;
+    struct pawl_record_more more;
+    assert_int_equal(a.result, PAWL_OK);
+    assert_int_equal(a.bytes, sizeof(struct pawl_query_data) + sizeof item + sizeof more);
+    memcpy(&item, a.data + sizeof(struct pawl_query_data), sizeof item);
+    memcpy(&more, a.data + sizeof(struct pawl_query_data) + sizeof item, sizeof more);
+    assert_int_equal(item.record.id, id);
+    assert_int_equal(item.record.state, PAWL_STATE_LEASED);
+    assert_string_equal(more.queue, "secret");
+    assert_int_equal(more.grant, d.d.grant);
+    assert_int_equal(more.lease_ns, 5 * PAWL_NS_S);
+    assert_int_equal(more.session, w->b.session_id);
+    assert_int_equal(more.holder_uid, 7);
+    assert_int_equal(more.ttl_left_ns, 100 * PAWL_NS_S);
+    assert_int_equal(more.key_bytes, 1);
+    assert_memory_equal(more.key, "k", 1);
+    assert_memory_equal(more.ordering_key, "ordered", more.ordering_key_bytes);
+    assert_int_equal(ask_one(&other, PAWL_QUERY_MESSAGE, id).result, PAWL_E_FORGOTTEN);
+    assert_int_equal(ask_one(&w->a, PAWL_QUERY_MESSAGE, id + 1000000).result, PAWL_E_NOT_FOUND);
+    assert_int_equal(core_ack(&w->b, &d).result, PAWL_OK);
+    assert_int_equal(ask_one(&w->a, PAWL_QUERY_MESSAGE, id).result, PAWL_OK);
+    core_pass(&w->s, 3600 * PAWL_NS_S);
+    core_turn(&w->s);
+    assert_int_equal(ask_one(&w->a, PAWL_QUERY_MESSAGE, id).result, PAWL_E_FORGOTTEN);
+    end(w);
+}
+
+static void a_session_is_told_to_its_user(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct core_client other;
+    core_client_open(&w->s, &other, 9);
+    (void)core_send(&w->a, w->q, "x");
+    assert_true(core_receive(&w->b, w->q).there);
+    for (int detached = 0; detached < 2; detached++) {
+        struct core_answer a = ask_one(&w->a, PAWL_QUERY_SESSION, w->b.session_id);
+        struct pawl_session_record r;
+        assert_int_equal(a.result, PAWL_OK);
+        memcpy(&r, a.data + sizeof(struct pawl_query_data), sizeof r);
+        assert_int_equal(r.id, w->b.session_id);
+        assert_int_equal(r.pid, 1007);
+        assert_int_equal(r.leases, 1);
+        assert_int_equal(r.lanes, 1);
+        assert_int_equal(r.detached_ns != 0, detached);
+        assert_int_equal(ask_one(&other, PAWL_QUERY_SESSION, w->b.session_id).result,
+                         PAWL_E_NOT_FOUND);
+        pawl_core_session_detach(w->s.core, w->b.session, w->s.now);
+        core_turn(&w->s);
+    }
+    assert_int_equal(ask_one(&w->a, PAWL_QUERY_SESSION, 77).result, PAWL_E_NOT_FOUND);
+    end(w);
+}
+
 static void a_read_waits_for_what_it_shows(void **state)
 {
     (void)state;
@@ -369,6 +446,8 @@ int main(void)
         cmocka_unit_test(a_large_batch_is_true_at_one_moment),
         cmocka_unit_test(a_key_is_known_longer_than_its_message),
         cmocka_unit_test(unknown_and_forbidden_are_the_same),
+        cmocka_unit_test(one_message_is_found_without_its_queue),
+        cmocka_unit_test(a_session_is_told_to_its_user),
         cmocka_unit_test(a_read_waits_for_what_it_shows),
         cmocka_unit_test(it_is_answered_when_the_message_gets_there),
         cmocka_unit_test(what_passes_quickly_is_not_missed),
