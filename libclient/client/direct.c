@@ -479,6 +479,7 @@ void pawl_use_end(struct pawl *lane, struct pawl_use *use)
         for (struct pawl_queue_ref *q = lane->ids_table[b]; q; q = q->by_id)
             if (q->use == use)
                 q->use = NULL;
+    pawl_use_watch_stop(use);
     while (use->places > 0 && pawl_direct_abandon(&use->lane) == PAWL_OK)
         use->places--;
     if (r) {

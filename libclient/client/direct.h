@@ -27,6 +27,7 @@
 
 struct pawl_session;
 struct pawl_use;
+struct pawl_use_watch;
 
 struct pawl_memory {
     struct pawl_memory *next;
@@ -55,6 +56,7 @@ struct pawl_use {
     uint32_t places;                    /* of the open reservation, not yet published or given up */
     uint8_t *bodies;                    /* of the last receive */
     uint64_t bodies_bytes;
+    struct pawl_use_watch *watch; /* for pawl_fd(): direct_fd.c */
     struct pawl_direct_lane lane;
 };
 
@@ -83,6 +85,13 @@ static inline uint64_t pawl_token_tag(const struct pawl_token *token)
 {
     return token->random & ((UINT64_C(1) << 52) - 1);
 }
+
+/* direct_fd.c, for a lane with pawl_fd(). clear: before a look. arm: the look found nothing, after
+ * the gate of readers was prepared and gave `kept`: the descriptor fires when something comes, and
+ * in vain once a second. OK, E_RESOURCE. */
+void pawl_use_watch_clear(struct pawl_use *use);
+int pawl_use_watch_arm(struct pawl *lane, struct pawl_use *use, uint32_t kept);
+void pawl_use_watch_stop(struct pawl_use *use);
 
 /* direct_call.c: the calls of pawl.h, inside enter and leave. */
 int pawl_direct_call_send(struct pawl *lane, struct pawl_queue_ref *q,

@@ -333,6 +333,17 @@ static int receive_now(struct pawl *lane, struct pawl_use *use, const char *queu
     return (int)n;
 }
 
+/* The program waits on its descriptor: the steps of a sleeper, the sleep left to a thread. */
+static int leave_to_fd(struct pawl *lane, struct pawl_use *use, const char *queue,
+                       const struct pawl_receive_options *o, struct pawl_message *out, uint32_t max)
+{
+    uint32_t kept = pawl_direct_gate_prepare(&use->memory->view.shm->readers);
+    int rc = receive_now(lane, use, queue, o, out, max);
+    if (rc == 0)
+        rc = state_of(lane, use);
+    return rc != 0 ? rc : pawl_use_watch_arm(lane, use, kept);
+}
+
 int pawl_direct_call_receive(struct pawl *lane, struct pawl_queue_ref *q,
                              const struct pawl_receive_options *o, struct pawl_message *out,
                              uint32_t max)
@@ -348,7 +359,12 @@ int pawl_direct_call_receive(struct pawl *lane, struct pawl_queue_ref *q,
         rc = bodies_for(lane, use, &max);
     if (PAWL_UNLIKELY(rc != PAWL_OK))
         return rc;
+    bool on_fd = PAWL_UNLIKELY(lane->events_fd >= 0) && o->wait_ns == 0;
+    if (on_fd)
+        pawl_use_watch_clear(use);
     rc = receive_now(lane, use, q->name, o, out, max);
+    if (rc == 0 && on_fd)
+        return leave_to_fd(lane, use, q->name, o, out, max);
     if (rc != 0 || o->wait_ns == 0)
         return rc != 0 ? rc : state_of(lane, use);
     uint64_t start = pawl_now(lane), until = pawl_add_sat(start, o->wait_ns);

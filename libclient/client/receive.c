@@ -429,8 +429,8 @@ int pawl_receive_batch(struct pawl *lane, const char *const *queues, uint32_t qu
                                pawl_call_refuse(lane, PAWL_E_INVALID,
                                                 "1..16 queues, 1..1024 messages, out and count"));
     struct pawl_queue_ref *q = lane->last_ref;
-    if (queue_count == 1 && !options && q && q->use && queues[0] && q->generation == lane->names &&
-        strcmp(q->name, queues[0]) == 0) {
+    if (queue_count == 1 && !options && lane->events_fd < 0 && q && q->use && queues[0] &&
+        q->generation == lane->names && strcmp(q->name, queues[0]) == 0) {
         static const struct pawl_receive_options plain = PAWL_RECEIVE_OPTIONS_INIT;
         rc = pawl_direct_call_receive(lane, q, &plain, out, max);
         if (PAWL_LIKELY(rc > 0))

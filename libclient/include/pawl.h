@@ -543,8 +543,9 @@ PAWL_API PAWL_CHECK int pawl_token_parse(const char *text, struct pawl_token *ou
  * - E_NOT_SUPPORTED: keys, ordering keys, headers, delays, priorities and a time to live of a send;
  *   several queues in one receive; PAWL_LEASE_DETACHED; PAWL_ACK_IF_UNCLAIMED, results, reasons;
  *   defer, reject, cancel, ack by id, peek, query but pawl_query_scan() of the dead; purge, pause;
- *   ids of operations, transactions. What is submitted is done at once. The descriptor of
- *   pawl_fd() does not tell of direct queues: a thread that waits for both looks at them itself.
+ *   ids of operations, transactions. What is submitted is done at once.
+ * - pawl_fd(): after a receive that did not wait and answered OK_EMPTY the descriptor fires when
+ *   something comes, and once a second in vain; a thread of the library sleeps for it.
  * - Who may attach (send or receive) can write the whole memory, and so harm this queue, but
  *   nothing else: E_QUEUE_DAMAGED.
  *

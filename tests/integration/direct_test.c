@@ -2,6 +2,7 @@
 /* Direct queues from end to end: options, what they do as other queues do, what they refuse by
  * name, rights, two processes, in place, leases, attempts, the dead, drop. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,30 @@ static void rows(void)
     harness_check_rc(pawl_receive_batch(lane, &name, 1, NULL, got, N, &count), PAWL_OK_EMPTY);
     harness_check(count == 0);
     pawl_close(lane);
+}
+
+static void on_the_descriptor(void)
+{
+    harness_step("descriptor");
+    struct pawl *lane = harness_open(&broker), *other = harness_open(&broker);
+    struct pawl_message m;
+    make(lane, "fd", 64, 16);
+    struct pollfd p = { .fd = pawl_fd(lane), .events = POLLIN };
+    harness_check(p.fd >= 0);
+    for (int i = 0; i < 20; i++) {
+        /* Nothing there: armed. Then something comes, before the program waits or while it does. */
+        int rc = pawl_receive(lane, "fd", NULL, &m);
+        harness_check_rc(rc, PAWL_OK_EMPTY);
+        (void)harness_send(other, "fd", "x");
+        do {
+            harness_check(poll(&p, 1, -1) == 1);
+            rc = pawl_receive(lane, "fd", NULL, &m);
+            harness_check(rc == PAWL_OK || rc == PAWL_OK_EMPTY);
+        } while (rc == PAWL_OK_EMPTY);
+        harness_check_rc(pawl_ack(lane, &m.token, 0), PAWL_OK);
+    }
+    pawl_close(lane);
+    pawl_close(other);
 }
 
 static void submitted(void)
@@ -527,6 +552,7 @@ int main(void)
     send_receive_ack();
     rows();
     submitted();
+    on_the_descriptor();
     refused_by_name();
     in_place();
     leases_end_by_time();
