@@ -135,9 +135,9 @@ void core_init_options(struct core_shell *s, const struct pawl_core_options *opt
     CHECK(pawl_core_start(s->core, s->now, s->options.epoch, true) == 0);
 }
 
-void core_init(struct core_shell *s)
+struct pawl_core_options core_options(void)
 {
-    const struct pawl_core_options o = {
+    return (struct pawl_core_options){
         .memory_bytes = 256u << 20,
         .segment_bytes = 1u << 16,
         .epoch = 1,
@@ -147,6 +147,11 @@ void core_init(struct core_shell *s)
         .queues_max = 64,
         .admin_uid = 500,
     };
+}
+
+void core_init(struct core_shell *s)
+{
+    const struct pawl_core_options o = core_options();
     core_init_options(s, &o);
 }
 

@@ -49,6 +49,8 @@ struct core_shell {
     uint64_t memory, memory_max; /* mapped; more than max fails */
 };
 
+/* What core_init() takes, for a test that wants one of them otherwise. */
+struct pawl_core_options core_options(void);
 void core_init(struct core_shell *s);
 /* With these options (epoch 1 unless given). */
 void core_init_options(struct core_shell *s, const struct pawl_core_options *options);

@@ -21,16 +21,10 @@ static struct world *begin_with(uint32_t mode, uint64_t ledger_max)
 {
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
-    struct pawl_core_options o = {
-        .memory_bytes = 64ull << 20,
-        .segment_bytes = 1 << 20,
-        .epoch = 1,
-        .hash_seed = 7,
-        .session_grace_ns = 60 * PAWL_NS_S,
-        .sessions_max = 64,
-        .queues_max = 64,
-        .ledger_max = ledger_max,
-    };
+    struct pawl_core_options o = core_options();
+    o.memory_bytes = 64ull << 20;
+    o.segment_bytes = 1 << 20;
+    o.ledger_max = ledger_max;
     core_init_options(&w->s, &o);
     core_client_open(&w->s, &w->a, 7);
     core_client_open(&w->s, &w->b, 8);

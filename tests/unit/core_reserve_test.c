@@ -194,16 +194,10 @@ static void the_limit_counts_open_and_remembered_ones(void **state)
     (void)state;
     struct world *w = calloc(1, sizeof *w);
     assert_non_null(w);
-    struct pawl_core_options o = {
-        .memory_bytes = 64ull << 20,
-        .segment_bytes = 1 << 20,
-        .epoch = 1,
-        .hash_seed = 7,
-        .session_grace_ns = 60 * PAWL_NS_S,
-        .sessions_max = 64,
-        .queues_max = 64,
-        .reservations_max = 8,
-    };
+    struct pawl_core_options o = core_options();
+    o.memory_bytes = 64ull << 20;
+    o.segment_bytes = 1 << 20;
+    o.reservations_max = 8;
     assert_int_equal(PAWL_RESERVATIONS_MAX, 1000000);
     core_init_options(&w->s, &o);
     core_client_open(&w->s, &w->a, 7);
