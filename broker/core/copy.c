@@ -177,7 +177,9 @@ static bool copy_session(struct pawl_core *core, uint32_t n, uint64_t *budget)
 static bool kept(const struct pawl_core_lane *lane, const struct pawl_window_entry *e, uint64_t seq)
 {
     bool done = (e->state == PAWL_WINDOW_DONE || e->state == PAWL_WINDOW_QUERY) && e->lsn != 0;
+#ifndef PAWL_BUG_REFUSAL_COPIED
     done = done && e->result >= 0; /* of a refusal lsn is something else: who has acknowledged it */
+#endif
     return seq >= lane->oldest && e->seq == seq && (done || (e->flags & PAWL_WINDOW_HALF) != 0);
 }
 

@@ -100,6 +100,35 @@ static void a_copy_changes_nothing(void **state)
     end(w);
 }
 
+/* A refusal has written nothing: after a crash its command is decided anew, whatever the answer
+ * told of others. */
+static void a_refusal_is_not_copied(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    (void)core_send(&w->a, w->q, "x");
+    struct core_delivery d = core_receive(&w->b, w->q);
+    assert_int_equal(core_ack(&w->b, &d).result, PAWL_OK);
+    struct pawl_cmd_settle again = {
+        .head.type = PAWL_CMD_ACK, .message = d.d.message, .grant = d.d.grant, .random = d.d.random
+    };
+    w->b.hold = true;
+    assert_int_equal(core_take(&w->b, &again, sizeof again, NULL, 0), PAWL_OK);
+    uint64_t seq = again.head.seq;
+    core_turn(&w->s);
+    assert_int_equal(core_answer(&w->b, seq).result, PAWL_E_ALREADY_ACKED);
+    core_copy_all(&w->s);
+    core_restart(&w->s, true);
+    core_pass(&w->s, 3600 * PAWL_NS_S);
+    core_turn(&w->s);
+    assert_int_equal(core_client_resume(&w->b, d.d.grant, 0), PAWL_OK);
+    again.head.flags = PAWL_CMD_RESUBMIT;
+    assert_int_equal(core_take(&w->b, &again, sizeof again, NULL, 0), PAWL_OK);
+    core_turn(&w->s);
+    assert_int_equal(core_answer(&w->b, seq).result, PAWL_E_FORGOTTEN);
+    end(w);
+}
+
 static void copies_take_no_more_than_was_counted_as_live(void **state)
 {
     (void)state;
@@ -223,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_changes_nothing),
+        cmocka_unit_test(a_refusal_is_not_copied),
         cmocka_unit_test(copies_take_no_more_than_was_counted_as_live),
         cmocka_unit_test(a_copy_keeps_to_its_budget_and_to_the_room),
         cmocka_unit_test(records_between_copy_and_release_count_on_both_sides),
