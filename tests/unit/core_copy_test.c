@@ -119,9 +119,9 @@ static void a_refusal_is_not_copied(void **state)
     assert_int_equal(core_answer(&w->b, seq).result, PAWL_E_ALREADY_ACKED);
     core_copy_all(&w->s);
     core_restart(&w->s, true);
+    assert_int_equal(core_client_resume(&w->b, d.d.grant, 0), PAWL_OK);
     core_pass(&w->s, 3600 * PAWL_NS_S);
     core_turn(&w->s);
-    assert_int_equal(core_client_resume(&w->b, d.d.grant, 0), PAWL_OK);
     again.head.flags = PAWL_CMD_RESUBMIT;
     assert_int_equal(core_take(&w->b, &again, sizeof again, NULL, 0), PAWL_OK);
     core_turn(&w->s);
