@@ -64,8 +64,11 @@ static void queue_options(void)
     q.retry_count = 0;
     q.mode = 7;
     harness_check_rc(create("x", &q), PAWL_E_INVALID);
-    q.mode = PAWL_DIRECT; /* comes later; till then it says so */
+    q.mode = PAWL_DIRECT;
+    harness_check_rc(create("direct", &q), PAWL_OK);
+    q.dedup_window_ns = PAWL_NS_S; /* keys are for the broker, which is not on its way */
     harness_check_rc(create("x", &q), PAWL_E_NOT_SUPPORTED);
+    q.dedup_window_ns = 0;
     q.mode = PAWL_MEMORY;
     harness_check_rc(create("lease.min", &q), PAWL_E_EXISTS);
     q.mode = PAWL_DURABLE;

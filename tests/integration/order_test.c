@@ -133,7 +133,7 @@ static void an_ordered_queue_is_one_row(void)
 static void what_workers_leave_outlives_the_broker(void)
 {
     harness_step("progress and results");
-    char result[32], pid[24];
+    char result[32];
     size_t have = 0;
     struct pawl_message m;
     struct pawl *lane = harness_open(&broker);
@@ -157,8 +157,7 @@ static void what_workers_leave_outlives_the_broker(void)
     harness_check_rc(pawl_query_result(lane, "work", id, result, sizeof result, &have), PAWL_OK);
     harness_check(have == 8 && memcmp(result, "42 pages", 8) == 0);
     harness_check_rc(pawl_ack(lane, &t, 0), PAWL_E_ALREADY_ACKED);
-    snprintf(pid, sizeof pid, "process %d ", (int)getpid());
-    harness_check(strstr(pawl_last_text(lane), pid) != NULL);
+    harness_check(strstr(pawl_last_text(lane), "this process acknowledged it") != NULL);
     pawl_close(lane);
 }
 
