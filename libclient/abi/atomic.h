@@ -148,7 +148,8 @@ static inline void pawl_copy_in(void *shared, const void *from, size_t bytes)
         pawl_store_rlx_u64((uint64_t *)(void *)((char *)shared + at), w);
     }
 #else
-    memcpy(shared, from, bytes);
+    if (bytes) /* of nothing the pointer may be NULL, which memcpy() must not be given */
+        memcpy(shared, from, bytes);
 #endif
 }
 static inline void pawl_copy_out(void *to, const void *shared, size_t bytes)
@@ -159,7 +160,8 @@ static inline void pawl_copy_out(void *to, const void *shared, size_t bytes)
         memcpy((char *)to + at, &w, bytes - at < 8 ? bytes - at : 8);
     }
 #else
-    memcpy(to, shared, bytes);
+    if (bytes)
+        memcpy(to, shared, bytes);
 #endif
 }
 static inline void pawl_cpu_relax(void)
