@@ -216,7 +216,7 @@ static void repair(struct pawl_direct_broker *b, uint64_t i, uint64_t w, const s
 
 /* The word that ends the lease in w: READY for the next delivery, or DEAD. What the queue itself
  * held was counted when it was given back. */
-static uint64_t ended(const struct pawl_direct *q, uint64_t i, uint64_t w)
+static uint64_t ended_word(const struct pawl_direct *q, uint64_t i, uint64_t w)
 {
     uint64_t d = pawl_direct_word_delivery(w), lap = pawl_direct_word_lap(w);
     if (pawl_direct_word_owner(w) == PAWL_DIRECT_OWNER_QUEUE)
@@ -234,7 +234,7 @@ static bool end_lease(struct pawl_direct_broker *b, uint64_t i, uint64_t w, stru
     struct pawl_direct_slot_shm *slot = pawl_direct_slot(&b->q, i);
     const uint64_t same = PAWL_DIRECT_LAP_ONE - 1;
     for (uint32_t tries = 0; tries < PAWL_DIRECT_RETRIES_MAX; tries++) {
-        uint64_t found = w, next = ended(&b->q, i, w);
+        uint64_t found = w, next = ended_word(&b->q, i, w);
         if (pawl_cas_seq_u64(&slot->word, &found, next)) {
             b->deadlines[i] = 0;
             s->given_back++;
