@@ -153,11 +153,18 @@ static void check_mark(struct pawl_direct_broker *b, uint64_t i, const struct si
         return; /* the walk will meet it */
     uint64_t marks = pawl_load_acq_u64(&q->marks[i >> 5]);
     uint64_t look = pawl_load_acq_u64(&q->shm->look);
-    if ((marks >> (i & 31) & 1) && (look >> (i >> 5 >> q->look_shift) & 1))
+    bool set = (marks >> (i & 31) & 1) && (look >> (i >> 5 >> q->look_shift) & 1);
+    /* After a death (a lane's, or that of the broker before us) also where the bits are set: they
+     * may be old ones, and who read them before this message was READY may still clear them. */
+    bool sure = b->dead_lanes == 0 && b->visited > q->mask;
+    if (set && sure)
         return;
 #ifndef PAWL_BUG_DIRECT_NO_REMARK
     mark_again(b, i);
-    b->counts.remarked++;
+    b->counts.remarked += !set;
+#else
+    (void)set;
+    (void)sure;
 #endif
 }
 

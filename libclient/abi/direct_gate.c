@@ -43,6 +43,16 @@ void pawl_direct_gate_wait(uint32_t *gate, uint32_t kept, uint64_t ns)
 }
 #endif
 
+/* Clearing counts as an event, too: were the count left alone, the next sleeper's bit would bring
+ * back the very value that an earlier one kept, and that one would sleep over what was sent
+ * between.
+ */
+#ifdef PAWL_BUG_DIRECT_GATE_ABA
+#define PAWL_GATE_CLEARED(kept) ((kept) & ~1u)
+#else
+#define PAWL_GATE_CLEARED(kept) (((kept) & ~1u) + 2)
+#endif
+
 void pawl_direct_gate_wake(uint32_t *gate, uint32_t count)
 {
     if ((pawl_load_seq_u32(gate) & 1) == 0)
@@ -53,7 +63,7 @@ void pawl_direct_gate_wake(uint32_t *gate, uint32_t count)
     /* Nobody is left. Whoever came meanwhile has changed nothing in the word if he found bit 0 set:
      * he sleeps under a clear bit unless all are woken. */
     uint32_t found = kept;
-    if (pawl_cas_seq_u32(gate, &found, kept & ~1u)) {
+    if (pawl_cas_seq_u32(gate, &found, PAWL_GATE_CLEARED(kept))) {
 #ifndef PAWL_BUG_DIRECT_WAKE_NOT_ALL
         (void)futex_wake(gate, INT_MAX);
 #endif

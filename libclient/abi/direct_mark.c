@@ -64,10 +64,6 @@ static bool look_at_slot(struct search *s, uint64_t i)
         return true; /* the walk will meet it; taken here it would overtake */
 #endif
     s->seen++;
-#ifdef PAWL_BUG_DIRECT_MARKED_RING_ORDER
-    if (s->any)
-        return true;
-#endif
     if (!s->any || (int64_t)(position - s->position) < 0) {
         s->any = true;
         s->position = position;

@@ -6,7 +6,7 @@
  * is received, everybody dies, and the ring must turn twice more.
  *
  * `make check` runs the short cut. PAWL_EXPLORE=long runs each case to its end or to 60 million
- * states (about an hour in all; 2 GiB of memory). */
+ * states (hours in all; 2 GiB of memory). */
 #define PAWL_ATOMIC_STEP
 #define PAWL_DIRECT_CAPACITY_MIN 2u
 #define PAWL_DIRECT_BATCH_MAX 4u
@@ -850,7 +850,7 @@ static void cases_without_faults(void **state)
         { "C=4, 2x3 in rows of 3, 2x1",
           4,
           { { OP_SEND3 }, { OP_SEND3 }, { R }, { R2 } },
-          .preemptions = 3,
+          .preemptions = 2,
           .longer = 5 },
         { "place and abandon",
           2,
@@ -878,14 +878,14 @@ static void cases_with_deaths(void **state)
           { { S }, { S }, { R, R }, { R, R } },
           { OP_REAP },
           .kills = 1,
-          .preemptions = 2,
+          .preemptions = 1,
           .longer = 4 },
         { "2x2 in rows of 2, 1x3, one death",
           2,
           { { S2 }, { S2 }, { R2, R } },
           { OP_REAP },
           .kills = 1,
-          .preemptions = 2,
+          .preemptions = 1,
           .longer = 4 },
         { "1x2, 1x2, two deaths, the broker's among them",
           2,
@@ -893,7 +893,7 @@ static void cases_with_deaths(void **state)
           { OP_REAP },
           { OP_START },
           .kills = 2,
-          .preemptions = 3,
+          .preemptions = 2,
           .longer = -1 },
         { "2x1, 1x2, two deaths, the broker's among them",
           2,
@@ -914,7 +914,7 @@ static void cases_with_deaths(void **state)
           { { OP_PLACE, OP_ABANDON }, { S }, { R, R } },
           { OP_REAP },
           .kills = 1,
-          .preemptions = 2,
+          .preemptions = 1,
           .longer = 4 },
     };
     for (unsigned i = 0; i < PAWL_COUNT(cases); i++)

@@ -66,7 +66,7 @@ static void *producer(void *argument)
     struct pawl_direct_lane lane;
     static _Thread_local struct body bodies[ROW];
     if (pawl_direct_lane_init(&lane, &rig.q, (uint32_t)me + 1) != PAWL_OK)
-        return "no lane";
+        return (void *)"no lane";
     while (next < rig.messages) {
         uint32_t row = 1 + (uint32_t)pawl_prng_below(&prng, ROW);
         struct pawl_direct_body b[ROW];
@@ -84,7 +84,7 @@ static void *producer(void *argument)
                 sleep_at(&rig.q.shm->writers, kept);
         }
         if (sent < 0 && sent != PAWL_E_FULL)
-            return "a send that fails";
+            return (void *)"a send that fails";
         next += sent > 0 ? (uint64_t)sent : 0;
     }
     return NULL;
@@ -157,7 +157,7 @@ static void *consumer(void *argument)
     struct pawl_direct_lane lane;
     const char *why = NULL;
     if (pawl_direct_lane_init(&lane, &rig.q, PRODUCERS + (uint32_t)me + 1) != PAWL_OK)
-        return "no lane";
+        return (void *)"no lane";
     while (!why && !finished()) {
         int got;
         why = consume(&lane, &prng, &got);
