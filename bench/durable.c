@@ -139,6 +139,7 @@ static void one_at_a_time(const struct bench *b, const struct placing *p, uint32
         run->warm = b->small ? 10 : 50;
         run->client_spins = p->client_spins;
         run->device_spins = p->broker_spins;
+        run->turn = TURN_DEVICE; /* its file is filled before anybody sends beside that */
         pawl_histogram_init(&run->send);
         pawl_histogram_init(&run->device);
         one_repeat(b, p, run);
