@@ -256,6 +256,14 @@ bool pawl_engine_settle(struct pawl_engine *engine)
     pawl_engine_seal(e, false);
     /* Behind the seal, since a block that is still empty takes any record. */
     bool copy_more = copy_forward(e);
+    /* It may have given a segment back. What waits for room must not be left to the next turn,
+     * which may be far: timers would be late (G12). */
+#ifndef PAWL_BUG_SQUEEZED_TOO_LONG
+    if (e->squeezed && !squeezed(e)) {
+        e->squeezed = false;
+        e->progress++;
+    }
+#endif
     pawl_engine_seal(e, false);
     e->settled = pawl_log_appended(e->log);
     pawl_log_tend(e->log, e->boot);

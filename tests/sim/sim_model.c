@@ -746,6 +746,7 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             if (again && way->grant != d->grant)
                 continue;
             way->reserve = 0;
+            way->unread = false;
             way->grant = d->grant;
             if (!way->ended)
                 way->end_why = 0;
@@ -1215,7 +1216,9 @@ static void derive(struct sim *w, struct sim_message *m)
                 sim_rules_expire(w, m, &way, set);
         } else if (way.state == PAWL_STATE_READY && now >= way.ttl_end) {
             way.state = PAWL_STATE_EXPIRED;
-            way.from = way.to = way.ttl_end;
+            /* A message that was given back or restored when that was over already ends then. */
+            bool later = way.from > way.ttl_end && way.from <= now;
+            way.from = way.to = later ? way.from : way.ttl_end;
             way.ready_index = 0;
             way.fresh = false;
             way.fresh_at = 0;
@@ -1408,11 +1411,19 @@ void sim_model_lane_gone(struct sim *w, struct sim_lane *lane)
             bool any = false;
             for (uint32_t j = 0; j < set->count; j++)
                 any = any ||
-                      (set->ways[j].reserve > SIM_GRANT_LOST && set->ways[j].lane == lane->uid);
+                      (set->ways[j].lane == lane->uid && (set->ways[j].reserve > SIM_GRANT_LOST ||
+                                                          (set->ways[j].unread && lane->closed)));
             if (!any)
                 continue;
             for (uint32_t j = 0; j < set->count; j++) {
                 struct sim_way way = set->ways[j];
+                /* It was on its way to the client again, who closed before that: as never shown. */
+                if (way.unread && lane->closed && way.state == PAWL_STATE_LEASED &&
+                    way.lane == lane->uid) {
+                    struct sim_way back = way;
+                    back.end_at = w->now.time;
+                    sim_rules_release(w, m, &back, PAWL_END_CLOSED, SIM_NOT_TAKEN, &kept);
+                }
                 if (way.reserve > SIM_GRANT_LOST && way.lane == lane->uid) {
                     way.reserve = SIM_GRANT_LOST;
                     if (way.state == PAWL_STATE_LEASED)
@@ -1449,8 +1460,10 @@ void sim_model_lane_back(struct sim *w, const struct sim_lane *lane)
                 struct sim_way *way = &m->stands[s].set.ways[j];
                 /* its time begins anew when that is published */
                 if (way->state == PAWL_STATE_LEASED && way->lane == lane->uid &&
-                    way->reserve == 0 && way->grant > read)
+                    way->reserve == 0 && way->grant > read) {
                     way->to = SIM_NEVER;
+                    way->unread = true;
+                }
             }
     }
 }

@@ -43,6 +43,7 @@ struct sim_way {
     uint64_t id; /* 0: not told yet */
     uint8_t state, kind, reason;
     bool over;     /* the lease ended with its session or at its time: what follows is a way too */
+    bool unread;   /* LEASED: shown, but its client came back and said that it had not read it */
     bool fresh;    /* `to` becomes certain when all due timers have fired */
     bool lapsed;   /* LEASED: that it ran out has been made a way of its own */
     bool ended;    /* LEASED: ... with its session or machine; gone when the broker has pumped */

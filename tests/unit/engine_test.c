@@ -722,6 +722,27 @@ static void a_log_that_cannot_grow_keeps_its_last_segments_for_copies(void **sta
     assert_true(pawl_engine_progress(engine) != progress);
 }
 
+/* Timers wait for that room, and nobody may come to settle again. */
+static void a_released_segment_is_room_in_the_same_turn(void **state)
+{
+    (void)state;
+    struct pawl_cmd head = { .type = PAWL_CMD_ACK };
+    wal.grows = false;
+    heart.live = 4 * SEGMENT;
+    wal.existing = 10 * SEGMENT;
+    heart.need = 100;
+    fill_segments(8);
+    heart.copy_left = 1024;
+    (void)pawl_engine_settle(engine);
+    assert_false(pawl_engine_admits(engine, &head));
+    for (int i = 0; i < 4 && wal.releases == 0; i++) {
+        disk_done();
+        (void)pawl_engine_settle(engine);
+    }
+    assert_int_equal(wal.releases, 1);
+    assert_true(pawl_engine_admits(engine, &head));
+}
+
 /* Crashes in the middle of copying have taken what was kept for it. */
 static void a_log_without_room_to_copy_into_asks_for_one_segment_more(void **state)
 {
@@ -936,6 +957,7 @@ int main(void)
         TEST(copies_keep_pace_with_what_is_appended),
         TEST(a_quarter_of_the_block_is_kept_for_copies),
         TEST(a_log_that_cannot_grow_keeps_its_last_segments_for_copies),
+        TEST(a_released_segment_is_room_in_the_same_turn),
         TEST(a_log_without_room_to_copy_into_asks_for_one_segment_more),
         TEST(a_full_log_does_not_copy_itself_in_a_circle),
         TEST(sends_are_refused_by_the_rule_of_room),
