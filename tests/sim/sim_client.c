@@ -433,16 +433,26 @@ static void look_at(struct sim *w, struct sim_lane *lane)
     submit_message(w, lane, m, types[sim_below(w, PAWL_COUNT(types))]);
 }
 
+static uint64_t window_left(const struct sim_lane *lane)
+{
+    return lane->open_count == 0 ? lane->window
+                                 : lane->window - (lane->next_seq - lane->open[0]->seq);
+}
+
+/* The last place of the window is kept for the stop of a receive that waits: one that waits for ever
+ * and is the oldest of a full window could not be ended, and nothing more could be said there. */
 static bool has_window(const struct sim_lane *lane)
 {
-    return lane->open_count == 0 || lane->next_seq - lane->open[0]->seq < lane->window;
+    return window_left(lane) > (lane->receive != NULL ? 1 : 0);
 }
 
 static void act_lane(struct sim *w, struct sim_lane *lane)
 {
-    if (lane->closed || lane->core == NULL || !has_window(lane))
+    if (lane->closed || lane->core == NULL || window_left(lane) == 0)
         return;
-    if (lane->receive == NULL && (w->liveness || sim_one_in(w, 4))) {
+    if (!has_window(lane)) {
+        submit_stop(w, lane);
+    } else if (lane->receive == NULL && (w->liveness || sim_one_in(w, 4))) {
         submit_receive(w, lane);
     } else if (w->liveness) {
         if (lane->receive->number <= w->safety_ops)
