@@ -439,8 +439,8 @@ static uint64_t window_left(const struct sim_lane *lane)
                                  : lane->window - (lane->next_seq - lane->open[0]->seq);
 }
 
-/* The last place of the window is kept for the stop of a receive that waits: one that waits for ever
- * and is the oldest of a full window could not be ended, and nothing more could be said there. */
+/* The last place of the window is kept for the stop of a receive that waits: one that waits for
+ * ever and is the oldest of a full window could not be ended, and nothing more could be said. */
 static bool has_window(const struct sim_lane *lane)
 {
     return window_left(lane) > (lane->receive != NULL ? 1 : 0);
