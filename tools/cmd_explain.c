@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* explain: what became of one message, in sentences, and what can be done. */
+/* explain: what became of one message, or of a session, in sentences, and what can be done. */
 #include <stdio.h>
 #include <string.h>
 
@@ -251,17 +251,83 @@ static void say_all(const struct explain *e)
     say_next(e);
 }
 
+static void say_session(const struct pawl_session_record *s)
+{
+    char a[CLI_UNIT_TEXT_BYTES];
+    printf("%-10s %llu of process %u, user %u, group %u%s%s\n", "session",
+           (unsigned long long)s->id, s->pid, s->uid, s->gid, *s->label ? ", label " : "",
+           s->label);
+    if (s->ending)
+        printf("%-10s over: its leases are being given back\n", "state");
+    else if (s->detached_ns)
+        printf("%-10s detached for %s: it may come back until its grace is over\n", "state",
+               cli_duration_human(s->detached_ns, a));
+    else
+        printf("%-10s attached\n", "state");
+    printf("%-10s %u lane%s, %u lease%s, %u idempotent operation%s, %u receive%s waiting\n", "has",
+           s->lanes, s->lanes == 1 ? "" : "s", s->leases, s->leases == 1 ? "" : "s", s->idems,
+           s->idems == 1 ? "" : "s", s->waits, s->waits == 1 ? "" : "s");
+}
+
+static void print_session(const struct pawl_session_record *s)
+{
+    json_t *j = json_object();
+    cli_json_number(j, "session", s->id);
+    cli_json_number(j, "epoch", s->epoch);
+    cli_json_number(j, "detached_ns", s->detached_ns);
+    cli_json_number(j, "pid", s->pid);
+    cli_json_number(j, "uid", s->uid);
+    cli_json_number(j, "gid", s->gid);
+    json_object_set_new(j, "ending", json_boolean(s->ending));
+    cli_json_number(j, "lanes", s->lanes);
+    cli_json_number(j, "leases", s->leases);
+    cli_json_number(j, "idems", s->idems);
+    cli_json_number(j, "waits", s->waits);
+    json_object_set_new(j, "label", json_string(s->label));
+    cli_json_print(j);
+}
+
+static int explain_session(struct cli *cli)
+{
+    struct pawl_session_record s = PAWL_SESSION_RECORD_INIT;
+    uint64_t id;
+    if (!cli_number_parse(cli->argv[0], &id))
+        return cli_misused(cli, "\"%s\" is no id of a session", cli->argv[0]);
+    int rc = cli_attach(cli, NULL);
+    if (rc != CLI_GO)
+        return rc;
+    rc = pawl_query_session(cli->lane, id, &s);
+    if (rc == PAWL_E_NOT_FOUND)
+        return cli_refused_item(cli, rc, CLI_ABOUT_NONE, NULL,
+                                "there is no such session that you may see: it has ended, or never "
+                                "was; \"pawl explain ID\" of a message names its holder's");
+    if (rc < 0)
+        return cli_refused(cli, rc, CLI_ABOUT_NONE, NULL);
+    if (cli->json)
+        print_session(&s);
+    else
+        say_session(&s);
+    return CLI_DONE;
+}
+
 int cli_explain(struct cli *cli)
 {
     struct explain e = { .cli = cli };
     struct pawl_token token;
     const char *queue = NULL;
+    bool session = false;
     const struct cli_option options[] = {
         { "queue", CLI_TEXT, &queue, "Q", "look there only (in all that you may query)", NULL },
+        { "session", CLI_FLAG, &session, NULL, "ID is that of a session, as shown of a holder",
+          NULL },
     };
     int rc = cli_args(cli, options, sizeof options / sizeof options[0], 1, 1);
     if (rc != CLI_GO)
         return rc;
+    if (session && queue)
+        return cli_misused(cli, "a session is of no queue: --queue does not go with --session");
+    if (session)
+        return explain_session(cli);
     if (pawl_token_parse(cli->argv[0], &token) == PAWL_OK)
         e.id = token.message, e.grant = token.grant;
     else if (!cli_number_parse(cli->argv[0], &e.id))

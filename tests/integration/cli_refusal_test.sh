@@ -152,6 +152,28 @@ expect 1 'PAWL_E_NOT_FOUND' pawl cancel q --id 1
 expect 1 'PAWL_E_NOT_FOUND' pawl query q --id 1
 expect 1 'PAWL_E_NOT_FOUND' pawl explain 1
 
+say "the holder of a lease, whose output nobody reads"
+expect 0 'created' pawl create held
+for i in {1..200}; do printf '%01000d\n' "$i"; done | pawl send held --lines >"$T/sent"
+id=$(pawl query held --limit 200 --json | tail -n 1 | sed 's/.*"id":\([0-9]*\).*/\1/')
+mkfifo "$T/unread"
+"$BUILD/pawl" --dir "$D" receive held --ack --count 0 --wait 60s --lease 60s >"$T/unread" &
+holder=$!
+exec 7<"$T/unread"
+until_state held "$id" LEASED
+session=$(pawl explain "$id" --json | sed 's/.*"session":\([0-9]*\).*/\1/')
+expect 0 "session +$session of process $holder, user $(id -u)" pawl explain --session "$session"
+expect 0 'state +attached' pawl explain --session "$session"
+expect 0 "\"leases\":[1-9].*" pawl explain --session "$session" --json
+expect 1 'PAWL_E_NOT_FOUND.*no such session' pawl explain --session $((session + 1000000))
+expect 2 'does not go with --session' pawl explain --session "$session" --queue held
+expect 2 'no id of a session' pawl explain --session none
+kill -KILL $holder
+wait $holder 2>/dev/null
+exec 7<&-
+until_state held "$id" READY
+expect 1 'PAWL_E_NOT_FOUND' pawl explain --session "$session"
+
 id=$(pawl send q byid)
 expect 0 'acked' pawl ack --queue q --id "$id"
 expect 1 'PAWL_E_ALREADY_ACKED' pawl ack --queue q --id "$id"
