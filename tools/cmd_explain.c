@@ -318,8 +318,7 @@ int cli_explain(struct cli *cli)
     bool session = false;
     const struct cli_option options[] = {
         { "queue", CLI_TEXT, &queue, "Q", "look there only (in all that you may query)", NULL },
-        { "session", CLI_FLAG, &session, NULL, "ID is that of a session, as shown of a holder",
-          NULL },
+        { "session", CLI_FLAG, &session, NULL, "ID is that of a session", NULL },
     };
     int rc = cli_args(cli, options, sizeof options / sizeof options[0], 1, 1);
     if (rc != CLI_GO)

@@ -126,8 +126,8 @@ const struct cli_command cli_commands[] = {
       "last reason that a receiver gave is kept.",
       "pawl restore orders --id 1099511627777\npawl restore orders --rate 50", cli_restore, NULL },
     { "explain", "ID [--queue Q | --session]", "what became of one message, in words",
-      "ID is that of the message, or a token of it; with --session that of a session, as\n"
-      "shown of the holder of a lease: whose it is, and what it holds.",
+      "ID is that of the message, or a token of it; with --session that of a session,\n"
+      "as shown of the holder of a lease: whose it is, and what it holds.",
       "pawl explain 1099511627777\npawl explain --session 8796093022209", cli_explain, NULL },
     { "resolve", "OP [--fence]", "what became of an operation, by the id that its caller gave it",
       "OP has the form of a UUID. Prints NEVER_SEEN, COMMITTED, ABORTED or FORGOTTEN\n"
