@@ -10,47 +10,34 @@
 #include "client/session.h"
 #include "client/text.h"
 
-int pawl_call_enter(struct pawl *lane)
+int pawl_call_foreign(struct pawl *lane)
 {
-    if (PAWL_UNLIKELY(!lane)) {
+    if (!lane) {
         pawl_thread_text("the lane is NULL");
         return PAWL_E_INVALID;
     }
-    if (PAWL_UNLIKELY(pawl_load_rlx_u64(lane->process) != lane->process_mark)) {
-        pawl_thread_refused(lane, PAWL_FORKED_TEXT);
-        return PAWL_E_FORKED;
-    }
-    /* What the other thread is in the middle of, its text too, is not ours to touch. */
-    if (PAWL_UNLIKELY(pawl_swap_u32(&lane->busy, 1) != 0)) {
-        pawl_thread_refused(lane, "another thread is in a call of this lane: give each thread its "
-                                  "own with pawl_lane_open()");
-        return PAWL_E_MISUSE;
-    }
-    lane->text[0] = '\0';
-    lane->outcome_set = false;
-    if (PAWL_UNLIKELY(lane->fatal != 0)) {
-        int32_t fatal = lane->fatal;
-        (void)snprintf(lane->text, sizeof lane->text,
-                       "this session is over: close its lanes and open again");
-        pawl_call_outcome(lane, PAWL_OUTCOME_NOT_APPLIED);
-        return pawl_call_leave(lane, fatal);
-    }
-    return PAWL_OK;
+    pawl_thread_refused(lane, PAWL_FORKED_TEXT);
+    return PAWL_E_FORKED;
 }
 
-int pawl_call_enter_change(struct pawl *lane)
+/* What the other thread is in the middle of, its text too, is not ours to touch. */
+int pawl_call_misused(struct pawl *lane)
 {
-    int rc = pawl_call_enter(lane);
-#ifndef PAWL_BUG_ID_LEFT_OVER
-    if (rc == PAWL_OK)
-        lane->id_used = lane->identified;
-#endif
-    if (rc == PAWL_OK)
-        lane->last_ticket = 0;
-    return rc;
+    pawl_thread_refused(lane, "another thread is in a call of this lane: give each thread its "
+                              "own with pawl_lane_open()");
+    return PAWL_E_MISUSE;
 }
 
-int pawl_call_leave(struct pawl *lane, int result)
+int pawl_call_fatal(struct pawl *lane)
+{
+    int32_t fatal = lane->fatal;
+    (void)snprintf(lane->text, sizeof lane->text,
+                   "this session is over: close its lanes and open again");
+    pawl_call_outcome(lane, PAWL_OUTCOME_NOT_APPLIED);
+    return pawl_call_leave(lane, fatal);
+}
+
+int pawl_call_left(struct pawl *lane, int result)
 {
     if (PAWL_UNLIKELY(result < 0))
         pawl_thread_failed_inside();

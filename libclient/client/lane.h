@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "abi/atomic.h"
 #include "abi/attach.h"
 #include "abi/command.h"
 #include "abi/layout.h"
@@ -229,13 +230,44 @@ struct pawl {
 /* --- enter and leave (call.c) ---------------------------------------------------------------- */
 
 /* Every call of pawl.h begins with enter and, if that answered OK, ends with `return leave(...)`.
- * enter: E_FORKED, E_MISUSE, E_INVALID (NULL), or the fatal code. */
-int pawl_call_enter(struct pawl *lane);
+ * enter: E_FORKED, E_MISUSE, E_INVALID (NULL), or the fatal code. What follows is inline since it
+ * is a good part of a call on a direct queue. */
+int pawl_call_foreign(struct pawl *lane); /* NULL, or of a parent */
+int pawl_call_misused(struct pawl *lane); /* another thread is in it */
+int pawl_call_fatal(struct pawl *lane);
+int pawl_call_left(struct pawl *lane, int result); /* all that leave may have to do */
+static inline int pawl_call_enter(struct pawl *lane)
+{
+    if (PAWL_UNLIKELY(!lane || pawl_load_rlx_u64(lane->process) != lane->process_mark))
+        return pawl_call_foreign(lane);
+    if (PAWL_UNLIKELY(pawl_swap_u32(&lane->busy, 1) != 0))
+        return pawl_call_misused(lane);
+    lane->text[0] = '\0';
+    lane->outcome_set = false;
+    return PAWL_LIKELY(lane->fatal == 0) ? PAWL_OK : pawl_call_fatal(lane);
+}
 /* The same of a call that changes something: the id given for it ends with it, also if it fails
  * before there is a command. Else the id would go to another operation, and who asks for the
  * outcome of his own would be told that one's. */
-int pawl_call_enter_change(struct pawl *lane);
-int pawl_call_leave(struct pawl *lane, int result);
+static inline int pawl_call_enter_change(struct pawl *lane)
+{
+    int rc = pawl_call_enter(lane);
+    if (PAWL_UNLIKELY(rc != PAWL_OK))
+        return rc;
+#ifndef PAWL_BUG_ID_LEFT_OVER
+    lane->id_used = lane->identified;
+#endif
+    lane->last_ticket = 0;
+    return PAWL_OK;
+}
+static inline int pawl_call_leave(struct pawl *lane, int result)
+{
+    if (PAWL_UNLIKELY(result < 0 || lane->outcome_set || lane->id_used))
+        return pawl_call_left(lane, result);
+    lane->outcome = PAWL_OUTCOME_APPLIED;
+    pawl_store_rel_u32(&lane->busy, 0);
+    return result;
+}
 /* The outcome of the running call where its code says less. */
 static inline void pawl_call_outcome(struct pawl *lane, enum pawl_outcome outcome)
 {

@@ -413,6 +413,19 @@ static int prepare(struct pawl *lane, struct request *r, const char *const *queu
     return PAWL_OK;
 }
 
+static const struct pawl_receive_options plain_options = PAWL_RECEIVE_OPTIONS_INIT;
+
+/* Options of this version with nothing wrong in them, read where they are; NULL: prepare() copies
+ * them, or says what is wrong. */
+static const struct pawl_receive_options *usual_options(const struct pawl_receive_options *o)
+{
+    if (o->size != sizeof *o || o->lease_kind > PAWL_LEASE_DETACHED ||
+        (o->flags & ~(PAWL_RECEIVE_AT_MOST_ONCE | PAWL_RECEIVE_IN_PLACE)) ||
+        (o->lease_ns && (o->lease_ns < PAWL_LEASE_NS_MIN || o->lease_ns > PAWL_LEASE_NS_MAX)))
+        return NULL;
+    return o;
+}
+
 int pawl_receive_batch(struct pawl *lane, const char *const *queues, uint32_t queue_count,
                        const struct pawl_receive_options *options, struct pawl_message *out,
                        uint32_t max, uint32_t *count)
@@ -428,18 +441,21 @@ int pawl_receive_batch(struct pawl *lane, const char *const *queues, uint32_t qu
         return pawl_call_leave(lane,
                                pawl_call_refuse(lane, PAWL_E_INVALID,
                                                 "1..16 queues, 1..1024 messages, out and count"));
+    const struct pawl_receive_options *o = options ? usual_options(options) : &plain_options;
     struct pawl_queue_ref *q = lane->last_ref;
-    if (queue_count == 1 && !options && lane->events_fd < 0 && q && q->use && queues[0] &&
-        q->generation == lane->names && strcmp(q->name, queues[0]) == 0) {
-        static const struct pawl_receive_options plain = PAWL_RECEIVE_OPTIONS_INIT;
-        rc = pawl_direct_call_receive(lane, q, &plain, out, max);
-        if (PAWL_LIKELY(rc > 0))
+    if (PAWL_LIKELY(queue_count == 1 && o && q && queues[0]) && q->use && lane->events_fd < 0 &&
+        lane->handed == 0 && q->generation == lane->names && strcmp(q->name, queues[0]) == 0) {
+        rc = pawl_direct_call_receive(lane, q, o, out, max);
+        if (PAWL_LIKELY(rc >= 0)) {
             *count = (uint32_t)rc;
-        if (rc != PAWL_E_QUEUE_GONE)
-            return pawl_call_leave(lane, rc > 0 ? PAWL_OK : rc == 0 ? PAWL_OK_EMPTY : rc);
+            return pawl_call_leave(lane, rc > 0 ? PAWL_OK : PAWL_OK_EMPTY);
+        }
+        if (rc == PAWL_E_QUEUE_GONE)
+            pawl_queue_doubt(lane);
+        if (rc != PAWL_E_QUEUE_GONE || o->wait_ns != 0)
+            return pawl_call_leave(lane, pawl_call_answered(lane, rc, 0, queues[0]));
         lane->text[0] = '\0';
         lane->outcome_set = false;
-        pawl_queue_doubt(lane);
     }
     memset(&r, 0, offsetof(struct request, queues));
     r.credit = 0;
