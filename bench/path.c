@@ -61,6 +61,13 @@ static void write_effect(void *ctx, const struct pawl_effect *effect)
     pawl_outbox_write(&p->outbox, effect);
 }
 
+static void write_one_answer(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                             const struct pawl_core_answer *answer)
+{
+    struct path *p = ctx;
+    pawl_outbox_answer(&p->outbox, lane, wait_lsn, answer);
+}
+
 static uint64_t give_random(void *ctx)
 {
     struct path *p = ctx;
@@ -119,7 +126,11 @@ static void open_engine(struct path *p, const char *dir)
         .relaxed_window_ns = 10000000,
     };
     const struct pawl_engine_lanes lanes = {
-        .ctx = p, .reserve = reserve, .write = write_effect, .random = give_random
+        .ctx = p,
+        .reserve = reserve,
+        .write = write_effect,
+        .answer = write_one_answer,
+        .random = give_random,
     };
     struct pawl_log_info info;
     if (pawl_engine_open(p->io, &o, &lanes, &p->engine, &info, text) != PAWL_LOG_OK)

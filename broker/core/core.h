@@ -51,6 +51,13 @@ struct pawl_effect {
     uint32_t data;  /* DATA: the core's buffer number, until pawl_core_effect_done */
 };
 
+/* An answer without data, as it stands in a window and goes to the client. */
+struct pawl_core_answer {
+    uint64_t seq, value, lsn;
+    int32_t result;
+    uint8_t flags; /* PAWL_ANSWER_... */
+};
+
 /* What the core asks of its shell. */
 struct pawl_core_port {
     void *ctx;
@@ -65,6 +72,11 @@ struct pawl_core_port {
      * words are anybody's. The core fills in all of them before it asks for anything else. In
      * place: an effect that is copied as soon as it was written waits for its own stores. */
     struct pawl_effect *(*effect)(void *ctx, uint32_t lane, uint64_t wait_lsn);
+    /* An answer that has nothing to wait for goes out at once: true. False: it is to be an effect.
+     * Most of memory mode; a third of the work of an answer is the row that it would stand in.
+     * NULL: all are effects. */
+    bool (*answer)(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                   const struct pawl_core_answer *answer);
     void *(*memory_map)(void *ctx, size_t bytes); /* zeroed pages for the pools, or NULL; never
                                                      unmapped before destroy */
     void (*memory_unmap)(void *ctx, void *p, size_t bytes);

@@ -315,23 +315,45 @@ void pawl_core_lane_taken(struct pawl_core *core, struct pawl_core_lane *lane, u
 
 /* --- answers --------------------------------------------------------------------------------- */
 
+static inline void remember(struct pawl_core *core, struct pawl_core_lane *lane,
+                            const struct pawl_core_answer *a)
+{
+    struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, a->seq);
+    if (a->seq >= lane->oldest) {
+        e->seq = a->seq;
+        e->value = a->value;
+        e->lsn = a->lsn;
+        e->result = a->result;
+        e->state = PAWL_WINDOW_DONE;
+        e->flags = a->flags;
+    }
+#ifdef PAWL_BUG_WINDOW_FORGOTTEN
+    if ((a->seq & 7) == 3)
+        e->state = PAWL_WINDOW_NONE;
+#endif
+}
+
 void pawl_core_lane_remember(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
                              int result, uint64_t value, uint64_t lsn, uint8_t flags)
 {
-    struct pawl_window_entry *e = pawl_core_lane_entry(core, lane, seq);
-    if (seq >= lane->oldest)
-        *e = (struct pawl_window_entry){
-            .seq = seq,
-            .value = value,
-            .lsn = lsn,
-            .result = result,
-            .state = PAWL_WINDOW_DONE,
-            .flags = flags,
-        };
-#ifdef PAWL_BUG_WINDOW_FORGOTTEN
-    if ((seq & 7) == 3)
-        e->state = PAWL_WINDOW_NONE;
-#endif
+    const struct pawl_core_answer a = { seq, value, lsn, result, flags };
+    remember(core, lane, &a);
+}
+
+static void answer_effect(struct pawl_core *core, const struct pawl_core_lane *lane,
+                          uint64_t wait_lsn, const struct pawl_core_answer *a)
+{
+    struct pawl_effect *out = core->port.effect(core->port.ctx, lane->handle, wait_lsn);
+    out->message = 0;
+    out->seq = a->seq;
+    out->value = a->value;
+    out->lsn = a->lsn;
+    out->result = a->result;
+    out->type = PAWL_EFFECT_ANSWER;
+    out->flags = a->flags;
+    out->reserved = 0;
+    out->bytes = sizeof(struct pawl_comp_answer);
+    out->data = 0;
 }
 
 void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, uint64_t seq,
@@ -348,20 +370,14 @@ void pawl_core_lane_answer(struct pawl_core *core, struct pawl_core_lane *lane, 
         op->answered = true;
         return;
     }
-    pawl_core_lane_remember(core, lane, seq, result, value, lsn, flags);
+    const struct pawl_core_answer a = { seq, value, lsn, result, flags };
+    remember(core, lane, &a);
     if (lane->handle == PAWL_NO_HANDLE)
         return;
-    struct pawl_effect *out = core->port.effect(core->port.ctx, lane->handle, wait_lsn);
-    out->message = 0;
-    out->seq = seq;
-    out->value = value;
-    out->lsn = lsn;
-    out->result = result;
-    out->type = PAWL_EFFECT_ANSWER;
-    out->flags = flags;
-    out->reserved = 0;
-    out->bytes = sizeof(struct pawl_comp_answer);
-    out->data = 0;
+    /* What waits for its own record need not be tried. */
+    bool at_once = core->port.answer && (lsn == 0 || wait_lsn == 0);
+    if (!at_once || !core->port.answer(core->port.ctx, lane->handle, wait_lsn, &a))
+        answer_effect(core, lane, wait_lsn, &a);
 }
 
 void pawl_core_take_answer(struct pawl_take *t, int result, uint64_t value, uint64_t wait_lsn)

@@ -193,6 +193,13 @@ static void write_effect(void *ctx, const struct pawl_effect *effect)
     pawl_outbox_write(&b->loop.outbox, effect);
 }
 
+static void write_one_answer(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                             const struct pawl_core_answer *answer)
+{
+    struct pawld *b = ctx;
+    pawl_outbox_answer(&b->loop.outbox, lane, wait_lsn, answer);
+}
+
 static void stop_rang(struct pawl_io_watch *watch, uint32_t events)
 {
     (void)watch; /* the loop looks at the word */
@@ -252,7 +259,11 @@ static int open_engine(struct pawld *b, char *why)
     };
     pawl_machine_boot_id(eo.log.boot_id);
     const struct pawl_engine_lanes lanes = {
-        .ctx = b, .reserve = reserve, .write = write_effect, .random = give_random
+        .ctx = b,
+        .reserve = reserve,
+        .write = write_effect,
+        .answer = write_one_answer,
+        .random = give_random,
     };
     char text[PAWL_LOG_TEXT_BYTES] = "";
     int rc = pawl_engine_open(b->io, &eo, &lanes, &b->loop.engine, &b->info, text);

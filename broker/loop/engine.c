@@ -11,7 +11,9 @@
  * then wait a little longer than they must: never shorter.
  *
  * Neither row is written out from inside the core, which would otherwise be asked to write a
- * delivery in the middle of the decision that made it. */
+ * delivery in the middle of the decision that made it. An answer is not of the core any more: one
+ * that would go into an empty `ready` is written at once. The client sees it when the turn's
+ * completions are published, as it would have (not after a failed write: G8). */
 #include "loop/engine.h"
 
 #include <errno.h>
@@ -90,6 +92,21 @@ static struct pawl_effect *port_effect(void *ctx, uint32_t lane, uint64_t wait_l
     return effect;
 }
 
+static bool port_answer(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                        const struct pawl_core_answer *answer)
+{
+    const struct pawl_engine *e = ctx;
+    PAWL_ASSERT_REL(lane, <, PAWL_ENGINE_LANES_MAX);
+#ifndef PAWL_BUG_ANSWER_PASSES_READY
+    if (e->ready.count != 0)
+        return false;
+#endif
+    if (!may_go_out(e, lane, wait_lsn))
+        return false;
+    e->lanes.answer(e->lanes.ctx, lane, wait_lsn, answer);
+    return true;
+}
+
 static void *port_memory_map(void *ctx, size_t bytes)
 {
     (void)ctx;
@@ -124,6 +141,7 @@ static int core_ensure(struct pawl_engine *e)
         .random = port_random,
         .reserve = port_reserve,
         .effect = port_effect,
+        .answer = port_answer,
         .memory_map = port_memory_map,
         .memory_unmap = port_memory_unmap,
     };

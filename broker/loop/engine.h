@@ -22,7 +22,8 @@ struct pawl_engine;
 /* Where effects go. write: claim effect->bytes in the lane's completion ring (for ANSWER the owner
  * may merge it into the last one), fill it with pawl_core_effect_write(), then call
  * pawl_core_effect_done(). A lane that is gone drops it. Never called from inside the core: effects
- * that need not wait stand in a row of their own until the next publish or settle.
+ * that need not wait stand in a row of their own until the next publish or settle, but for answers
+ * with nothing before them in it.
  *
  * Handles of lanes are numbers below PAWL_ENGINE_LANES_MAX, best small ones; one is given to
  * another lane only when pawl_engine_lane_idle() says that nothing waits for the old one. */
@@ -31,6 +32,9 @@ struct pawl_engine_lanes {
     void *ctx;
     bool (*reserve)(void *ctx, uint32_t lane, uint32_t bytes);
     void (*write)(void *ctx, const struct pawl_effect *effect);
+    /* As write of an ANSWER, from inside the core: it may not call back into it. */
+    void (*answer)(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                   const struct pawl_core_answer *answer);
     uint64_t (*random)(void *ctx);
 };
 

@@ -48,7 +48,9 @@ bool pawl_loop_turn(struct pawl_loop *loop, uint64_t timeout_ns)
     bool more_commands = false;
     done += pawl_intake_drain(&loop->intake, now, &more_commands);
     bool more_settle = pawl_engine_settle(loop->engine);
-    done += pawl_outbox_publish(&loop->outbox);
+    /* Not what was written in the turn that found out (G8). */
+    if (!pawl_engine_failed(loop->engine))
+        done += pawl_outbox_publish(&loop->outbox);
     if (!pawl_list_empty(&loop->lanes.zombies))
         free_zombies(loop);
     loop->more = more_timers || more_commands || more_settle;

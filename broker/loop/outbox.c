@@ -81,7 +81,7 @@ static uint32_t take_back(struct pawl_lane *lane, uint64_t seq)
 
 /* Does this answer continue the run? Equal in all but seq, which goes up by one, and value, which
  * goes up with it or stands at 0. */
-static bool continues(const struct pawl_comp_answer *run, const struct pawl_effect *e)
+static bool continues(const struct pawl_comp_answer *run, const struct pawl_core_answer *e)
 {
     uint64_t count = (uint64_t)run->count_minus_1 + 1;
     bool values_run = (run->flags & PAWL_ANSWER_VALUES_RUN) != 0;
@@ -90,9 +90,9 @@ static bool continues(const struct pawl_comp_answer *run, const struct pawl_effe
            (values_run ? e->value == run->value + count : e->value == 0 && run->value == 0);
 }
 
-static void write_answer(struct pawl_lane *lane, const struct pawl_effect *e)
+static void write_answer(struct pawl_lane *lane, const struct pawl_core_answer *e)
 {
-    uint32_t promised = take_back(lane, e->seq);
+    uint32_t promised = lane->data_count ? take_back(lane, e->seq) : ANSWER_BYTES;
     PAWL_ASSERT_REL(lane->promised_answers, >=, promised);
     lane->promised_answers -= promised;
     if (lane->run && continues(lane->run, e)) {
@@ -130,29 +130,49 @@ static void write_record(struct pawl_outbox *o, struct pawl_lane *lane, const st
     pawl_core_effect_done(core, e, true, lane->out.tail);
 }
 
-void pawl_outbox_write(void *ctx, const struct pawl_effect *effect)
+static void written(struct pawl_lane *lane, uint64_t lsn)
 {
-    struct pawl_outbox *o = ctx;
-    struct pawl_lane *lane = pawl_lanes_find(o->lanes, effect->lane);
-    PAWL_ASSERT(lane != NULL); /* a handle is not given back while an effect names it */
-    if (!lane->comp) {
-        if (effect->type != PAWL_EFFECT_ANSWER)
-            pawl_core_effect_done(pawl_engine_core(o->engine), effect, false, 0);
-        return;
-    }
-    if (effect->type == PAWL_EFFECT_ANSWER)
-        write_answer(lane, effect);
-    else
-        write_record(o, lane, effect);
     lane->events++;
-    if (effect->lsn > lane->lsn)
-        lane->lsn = effect->lsn;
+    if (lsn > lane->lsn)
+        lane->lsn = lsn;
     /* The promise is smaller now: a command that waited for that may fit. */
     if (lane->blocked) {
         lane->blocked = false;
         pawl_lane_activate(lane);
     }
     pawl_lane_mark_dirty(lane);
+}
+
+void pawl_outbox_answer(void *ctx, uint32_t handle, uint64_t wait_lsn,
+                        const struct pawl_core_answer *answer)
+{
+    (void)wait_lsn;
+    const struct pawl_outbox *o = ctx;
+    struct pawl_lane *lane = pawl_lanes_find(o->lanes, handle);
+    PAWL_ASSERT(lane != NULL); /* a handle is not given back while an effect names it */
+    if (!lane->comp)
+        return;
+    write_answer(lane, answer);
+    written(lane, answer->lsn);
+}
+
+void pawl_outbox_write(void *ctx, const struct pawl_effect *effect)
+{
+    struct pawl_outbox *o = ctx;
+    if (effect->type == PAWL_EFFECT_ANSWER) {
+        const struct pawl_core_answer a = { effect->seq, effect->value, effect->lsn, effect->result,
+                                            effect->flags };
+        pawl_outbox_answer(o, effect->lane, effect->wait_lsn, &a);
+        return;
+    }
+    struct pawl_lane *lane = pawl_lanes_find(o->lanes, effect->lane);
+    PAWL_ASSERT(lane != NULL);
+    if (!lane->comp) {
+        pawl_core_effect_done(pawl_engine_core(o->engine), effect, false, 0);
+        return;
+    }
+    write_record(o, lane, effect);
+    written(lane, effect->lsn);
 }
 
 /* --- publishing ------------------------------------------------------------------------------ */

@@ -18,9 +18,11 @@ struct pawl_outbox {
     uint64_t durable; /* as it was at the last publish */
 };
 
-/* The three of struct pawl_engine_lanes; ctx is the outbox. */
+/* Those of struct pawl_engine_lanes; ctx is the outbox. */
 bool pawl_outbox_reserve(void *ctx, uint32_t handle, uint32_t bytes);
 void pawl_outbox_write(void *ctx, const struct pawl_effect *effect);
+void pawl_outbox_answer(void *ctx, uint32_t handle, uint64_t wait_lsn,
+                        const struct pawl_core_answer *answer);
 
 /* Promises the room for the answer of one command (its seq is kept if the answer may be large).
  * False: not now; the lane must wait until its client frees room or its own answers go out. */

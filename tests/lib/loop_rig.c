@@ -45,6 +45,13 @@ static void write_effect(void *ctx, const struct pawl_effect *effect)
     pawl_outbox_write(&rig->outbox, effect);
 }
 
+static void write_one_answer(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                             const struct pawl_core_answer *answer)
+{
+    struct loop_rig *rig = ctx;
+    pawl_outbox_answer(&rig->outbox, lane, wait_lsn, answer);
+}
+
 static uint64_t give_random(void *ctx)
 {
     struct loop_rig *rig = ctx;
@@ -84,7 +91,11 @@ void loop_rig_init(struct loop_rig *rig, uint64_t seed)
         .effects_max = 256ull * MIB / 40,
     };
     const struct pawl_engine_lanes lanes = {
-        .ctx = rig, .reserve = reserve, .write = write_effect, .random = give_random
+        .ctx = rig,
+        .reserve = reserve,
+        .write = write_effect,
+        .answer = write_one_answer,
+        .random = give_random,
     };
     struct pawl_log_info info;
     char text[PAWL_LOG_TEXT_BYTES];

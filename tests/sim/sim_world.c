@@ -39,6 +39,21 @@ static void port_write(void *ctx, const struct pawl_effect *effect)
     sim_lane_write(w, effect);
 }
 
+static void port_answer(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                        const struct pawl_core_answer *answer)
+{
+    const struct pawl_effect effect = { .type = PAWL_EFFECT_ANSWER,
+                                        .lane = lane,
+                                        .wait_lsn = wait_lsn,
+                                        .bytes = sizeof(struct pawl_comp_answer),
+                                        .seq = answer->seq,
+                                        .value = answer->value,
+                                        .lsn = answer->lsn,
+                                        .result = answer->result,
+                                        .flags = answer->flags };
+    port_write(ctx, &effect);
+}
+
 static uint64_t port_random(void *ctx)
 {
     struct sim *w = ctx;
@@ -257,7 +272,11 @@ static int open_once(struct sim *w, struct pawl_log_info *info)
     memcpy(options.log.log_id, &w->seed, sizeof w->seed);
     options.log.log_id[15] = 1;
     const struct pawl_engine_lanes lanes = {
-        .ctx = w, .reserve = port_reserve, .write = port_write, .random = port_random
+        .ctx = w,
+        .reserve = port_reserve,
+        .write = port_write,
+        .answer = port_answer,
+        .random = port_random,
     };
     memset(info, 0, sizeof *info);
     w->open_boot = sim_boot(w);

@@ -269,6 +269,13 @@ static void lanes_write(void *ctx, const struct pawl_effect *effect)
     (void)ctx;
     out.seen[out.count++] = *effect;
 }
+static void lanes_answer(void *ctx, uint32_t lane, uint64_t wait_lsn,
+                         const struct pawl_core_answer *answer)
+{
+    (void)ctx;
+    out.seen[out.count++] =
+        (struct pawl_effect){ .lane = lane, .wait_lsn = wait_lsn, .seq = answer->seq };
+}
 static uint64_t lanes_random(void *ctx)
 {
     (void)ctx;
@@ -306,6 +313,7 @@ static int setup(void **state)
                                      .relaxed_window_ns = 10 * MS };
     struct pawl_engine_lanes lanes = { .reserve = lanes_reserve,
                                        .write = lanes_write,
+                                       .answer = lanes_answer,
                                        .random = lanes_random };
     struct pawl_log_info info;
     char text[PAWL_LOG_TEXT_BYTES];
@@ -396,6 +404,30 @@ static void effects_of_one_lane_that_wait_keep_their_order(void **state)
     assert_int_equal(pawl_engine_publish(engine), 2);
     assert_int_equal(out.seen[1].seq, 1);
     assert_int_equal(out.seen[2].seq, 2);
+}
+
+static bool answer(uint32_t lane, uint64_t seq, uint64_t wait_lsn)
+{
+    const struct pawl_core_answer a = { .seq = seq };
+    return heart.port.answer(heart.port.ctx, lane, wait_lsn, &a);
+}
+
+static void an_answer_with_nothing_to_wait_for_goes_out_at_once(void **state)
+{
+    (void)state;
+    uint64_t lsn = append(100);
+    assert_false(answer(1, 1, lsn)); /* its record is not durable */
+    assert_int_equal(out.count, 0);
+    assert_true(answer(1, 2, 0));
+    assert_true(answer(1, 3, 10)); /* durable long ago */
+    assert_int_equal(out.count, 2);
+    effect(1, 4, lsn);
+    assert_false(answer(1, 5, 10)); /* behind the one that waits */
+    assert_true(answer(2, 6, 10));  /* another lane's */
+    effect(2, 7, 0);
+    assert_false(answer(2, 8, 0)); /* behind one that has not gone out yet */
+    assert_int_equal(out.count, 3);
+    assert_int_equal(out.seen[2].seq, 6);
 }
 
 static void the_row_keeps_order_over_growth_and_wrap(void **state)
@@ -938,6 +970,7 @@ int main(void)
         TEST(what_wrote_nothing_waits_for_all_that_was_appended),
         TEST(an_effect_that_need_not_wait_goes_out_in_the_same_turn),
         TEST(effects_of_one_lane_that_wait_keep_their_order),
+        TEST(an_answer_with_nothing_to_wait_for_goes_out_at_once),
         TEST(the_row_keeps_order_over_growth_and_wrap),
         TEST(a_handle_is_free_when_nothing_names_it),
         TEST(after_a_failed_write_nothing_goes_out),
