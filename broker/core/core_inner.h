@@ -9,8 +9,8 @@
  *   queue.c    queues: options, rights, names, states of messages as lists
  *   ledger.[ch]  what is remembered   key.c  dedup keys of messages
  *   order.c    ordering keys
- *   send.c     receive.c   settle.c (by token)   repair.c (by id)   lease.c (ends of leases)
- *   ends.c     rows of leases by when they end
+ *   send.c     send_simple.c (most of them)   receive.c   settle.c (by token)   ack.c (most of
+ * them)   repair.c (by id)   lease.c (ends of leases) ends.c     rows of leases by when they end
  *   group.c    several records as one   identity.c  op-ids and outcomes   txn.c  transactions
  *   left.c     outcomes of those without an op-id, when their session has ended
  *   session.c  sessions and their ends   lane.c  lanes, windows, answers
@@ -466,6 +466,8 @@ uint64_t pawl_core_send_first(const struct pawl_core_send *send);
 /* PAWL_ANSWER_... of an answer to it. */
 uint8_t pawl_core_send_flags(const struct pawl_core_send *send, int result);
 void pawl_core_send_take(struct pawl_take *t);
+/* send_simple.c: does what a SEND asks, if it is one as most are. False: nothing was done. */
+bool pawl_core_send_simple(struct pawl_take *t);
 uint32_t pawl_core_send_apply(struct pawl_core *core, const struct pawl_send_rec *rec,
                               struct pawl_core_queue *q, uint32_t block, uint64_t lsn);
 /* Makes or overwrites the tombstone of message n, which exists. */
@@ -495,6 +497,8 @@ int pawl_core_settle_check(struct pawl_take *t, struct pawl_core_settle *out);
 uint32_t pawl_core_settle_bytes(const struct pawl_core_settle *settle);
 uint64_t pawl_core_settle_commit(struct pawl_core_settle *settle);
 void pawl_core_settle_take(struct pawl_take *t);
+/* ack.c: does what an ACK asks, if it is one as most are. False: nothing was done. */
+bool pawl_core_ack_simple(struct pawl_take *t);
 void pawl_core_restore_apply(struct pawl_core *core, uint32_t n);
 /* By id: the same three. */
 struct pawl_core_repair {

@@ -9,6 +9,7 @@
  * A lease that would end before the last one of its row, or whose length finds no row, has a timer
  * of its own, as a message with a delay has. Where that comes from: pawl_core_timers_ready(). */
 #include "core/core_inner.h"
+#include "core/hot.h"
 
 int pawl_core_ends_start(struct pawl_core *core)
 {
@@ -72,16 +73,7 @@ bool pawl_core_ends_enter(struct pawl_core *core, uint32_t n, uint64_t end)
 
 void pawl_core_ends_leave(struct pawl_core *core, struct pawl_core_lease *l)
 {
-    struct pawl_core_ends *row = &core->ends[l->row - 1];
-    if (l->row_prev)
-        pawl_core_lease_at(core, l->row_prev)->row_next = l->row_next;
-    else
-        row->first = l->row_next;
-    if (l->row_next)
-        pawl_core_lease_at(core, l->row_next)->row_prev = l->row_prev;
-    else
-        row->last = l->row_prev;
-    l->row = 0;
+    pawl_hot_ends_leave(core, l);
 }
 
 uint32_t pawl_core_ends_timer(struct pawl_core *core, uint32_t i)

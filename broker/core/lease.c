@@ -8,6 +8,7 @@
  *     grant, and the text of a reason is dropped where memory is short
  */
 #include "core/core_inner.h"
+#include "core/hot.h"
 
 /* --- links ----------------------------------------------------------------------------------- */
 
@@ -28,46 +29,12 @@ void pawl_core_lease_link(struct pawl_core *core, uint32_t n, uint32_t session)
     s->leases_count++;
 }
 
-void pawl_core_lease_unlink(struct pawl_core *core, uint32_t n)
-{
-    struct pawl_core_lease *l = pawl_core_lease_at(core, n);
-    if (l->session == 0)
-        return;
-    struct pawl_core_session *s = pawl_core_session_at(core, l->session);
-    if (l->prev)
-        pawl_core_lease_at(core, l->prev)->next = l->next;
-    else
-        s->leases_first = l->next;
-    if (l->next)
-        pawl_core_lease_at(core, l->next)->prev = l->prev;
-    else
-        s->leases_last = l->prev;
-    s->leases_count--;
-    l->session = l->next = l->prev = 0;
-}
-
-static void credit_back(struct pawl_core *core, struct pawl_core_lease *l)
-{
-    if (l->waiter == 0)
-        return;
-    struct pawl_core_waiter *w = pawl_core_waiter_at(core, l->waiter);
-    uint32_t n = l->waiter;
-    l->waiter = 0;
-    if (w->number != n || !w->standing || w->seq != l->seq || w->lane_number != l->lane ||
-        w->session != l->session || w->have == 0)
-        return; /* it has ended and another has its place */
-#ifdef PAWL_BUG_CREDIT_LOST
-    return;
-#endif
-    w->have--;
-    if (!w->linked)
-        pawl_core_waiter_link(core, w);
-}
+void pawl_core_lease_unlink(struct pawl_core *core, uint32_t n) { pawl_hot_lease_unlink(core, n); }
 
 void pawl_core_lease_over(struct pawl_core *core, struct pawl_core_lease *lease)
 {
-    credit_back(core, lease);
-    pawl_core_lease_unlink(core, pawl_core_message_at(core, lease->message)->lease);
+    pawl_hot_credit_back(core, lease);
+    pawl_hot_lease_unlink(core, pawl_core_message_at(core, lease->message)->lease);
 }
 
 void pawl_core_lease_free(struct pawl_core *core, uint32_t n)
@@ -85,20 +52,7 @@ void pawl_core_lease_free(struct pawl_core *core, uint32_t n)
 
 bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_core_message *m)
 {
-    if (m->state != PAWL_STATE_LEASED || m->grant >> PAWL_EPOCH_SHIFT < core->void_below)
-        return false;
-    const struct pawl_core_lease *l = pawl_core_lease_at(core, m->lease);
-    /* Over with its session, though the record of that waits for room. */
-    if (l->session && l->kind != PAWL_LEASE_DETACHED &&
-        pawl_core_session_at(core, l->session)->state == PAWL_SESSION_ENDING)
-        return false;
-    if (l->position == PAWL_POSITION_PENDING)
-        return true; /* its time has not begun */
-#ifdef PAWL_BUG_LEASE_EARLY
-    return core->now.time + PAWL_NS_MS < l->deadline;
-#else
-    return core->now.time < l->deadline;
-#endif
+    return pawl_hot_lease_current(core, m);
 }
 
 /* --- what becomes of the message ------------------------------------------------------------- */

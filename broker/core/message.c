@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/core_inner.h"
+#include "core/hot.h"
 
 uint32_t pawl_core_message_payload_bytes(const struct pawl_core_message *m)
 {
@@ -52,34 +53,6 @@ uint64_t pawl_core_message_live_bytes(const struct pawl_core *core,
 
 /* --- lists ----------------------------------------------------------------------------------- */
 
-static inline void list_push(struct pawl_core *core, struct pawl_core_list *l, uint32_t n,
-                             struct pawl_core_message *m)
-{
-    m->next = 0;
-    m->prev = l->last;
-    if (l->last)
-        pawl_core_message_at(core, l->last)->next = n;
-    else
-        l->first = n;
-    l->last = n;
-    l->count++;
-}
-
-static inline void list_remove(struct pawl_core *core, struct pawl_core_list *l,
-                               struct pawl_core_message *m)
-{
-    if (m->prev)
-        pawl_core_message_at(core, m->prev)->next = m->next;
-    else
-        l->first = m->next;
-    if (m->next)
-        pawl_core_message_at(core, m->next)->prev = m->prev;
-    else
-        l->last = m->prev;
-    m->next = m->prev = 0;
-    l->count--;
-}
-
 /* A table and not a switch: it is asked four times in the life of a message. */
 static inline struct pawl_core_list *list_of(struct pawl_core_queue *q, uint8_t state)
 {
@@ -103,7 +76,7 @@ static inline void leave(struct pawl_core *core, struct pawl_core_queue *q, uint
     if (PAWL_UNLIKELY(key))
         pawl_core_order_leave(core, q, n, key);
     if (m->state != PAWL_STATE_READY) {
-        list_remove(core, list_of(q, m->state), m);
+        pawl_hot_list_remove(core, list_of(q, m->state), m);
         core->tombstones -= pawl_core_terminal(m->state);
         if (m->state == PAWL_STATE_LEASED) {
             core->leases_current--;
@@ -151,7 +124,7 @@ static inline void enter(struct pawl_core *core, struct pawl_core_queue *q, uint
         pawl_core_ready_insert(core, q, n);
         return;
     }
-    list_push(core, list_of(q, m->state), n, m);
+    pawl_hot_list_push(core, list_of(q, m->state), n, m);
     core->leases_current += m->state == PAWL_STATE_LEASED;
     core->tombstones += pawl_core_terminal(m->state);
 }

@@ -224,6 +224,7 @@ struct pawl_core_lane {
     uint32_t window;      /* as asked for */
     uint32_t entries;     /* payload block */
     uint32_t waiters;     /* first of its waiters */
+    uint32_t sends_to;    /* queue of its last send, as a hint */
     uint32_t watches;     /* first of those (watch.c) */
     /* what is left to be shown of a QUERY (lookup.c) */
     uint32_t query_block, query_count;

@@ -326,6 +326,8 @@ int pawl_core_send_check(struct pawl_take *t, uint32_t beside, struct pawl_core_
 
 void pawl_core_send_take(struct pawl_take *t)
 {
+    if (pawl_core_send_simple(t))
+        return;
     struct pawl_core *core = t->core;
     struct pawl_core_send s;
     uint64_t lsn = 0, value;

@@ -16,25 +16,13 @@
  *   the newest grant, its lease in force         done
  */
 #include "core/core_inner.h"
+#include "core/hot.h"
 
 /* --- end ------------------------------------------------------------------------------------- */
 
-/* Words that a payload had, whose block is given back. One that is not (a delivery is on its way,
- * as of every at-most-once receive) keeps them. */
 void pawl_core_ended_by(struct pawl_core_message *m, const struct pawl_op_rec *op)
 {
-    bool fits = op->session >> 56 == 0 && op->seq >> (64 - PAWL_PID_BITS) == 0 &&
-                op->extra <= PAWL_PID_MASK;
-    if (op->session == 0 || !fits || m->payload || (m->flags & PAWL_MESSAGE_PINS))
-        return;
-    uint32_t seq = (uint32_t)op->seq;
-    m->flags = PAWL_MESSAGE_BY;
-    m->payload = (uint32_t)op->session;
-    m->body_bytes = (uint32_t)(op->session >> 32) | (uint32_t)op->lane << 24;
-    m->headers_bytes = (uint16_t)seq;
-    m->key_bytes = (uint8_t)(seq >> 16);
-    m->ordering_key_bytes = (uint8_t)(seq >> 24);
-    m->lease = op->extra | (uint32_t)(op->seq >> 32) << PAWL_PID_BITS;
+    pawl_hot_ended_by(m, op->session, op->lane, op->seq, op->extra);
 }
 
 bool pawl_core_ended_op(const struct pawl_core_message *m, struct pawl_op_rec *out)
@@ -435,6 +423,8 @@ uint64_t pawl_core_settle_commit(struct pawl_core_settle *s)
 void pawl_core_settle_take(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
+    if (t->type == PAWL_CMD_ACK && pawl_core_ack_simple(t))
+        return;
     struct pawl_core_settle s;
     int result = pawl_core_settle_check(t, &s);
     uint64_t lsn = result == PAWL_OK ? pawl_core_settle_commit(&s) : s.acked_by;
