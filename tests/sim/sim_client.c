@@ -435,8 +435,8 @@ static void look_at(struct sim *w, struct sim_lane *lane)
 
 static uint64_t window_left(const struct sim_lane *lane)
 {
-    return lane->open_count == 0 ? lane->window
-                                 : lane->window - (lane->next_seq - lane->open[0]->seq);
+    uint64_t used = lane->open_count == 0 ? 0 : lane->next_seq - lane->open[0]->seq;
+    return lane->window - pawl_min_u64(used, lane->window);
 }
 
 /* The last place of the window is kept for the stop of a receive that waits: one that waits for
@@ -524,7 +524,7 @@ void sim_client_act(struct sim *w, struct sim_client *client)
 
 static void admin_drain(struct sim *w, struct sim_lane *lane)
 {
-    for (uint32_t i = 0; i < w->options.queues; i++) {
+    for (uint32_t i = 0; i < w->options.queues && has_window(lane); i++) {
         struct sim_queue *q = &w->queues[i];
         if (q->id != 0 && q->maybe_paused && q->pausing == NULL)
             (void)submit_queue(w, lane, q, PAWL_CMD_QUEUE_RESUME);

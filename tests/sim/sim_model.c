@@ -388,7 +388,8 @@ void sim_model_reserve(struct sim *w, struct sim_lane *lane, uint32_t bytes)
 
 struct shown {
     const struct pawl_comp_delivery *d;
-    uint64_t reserve;
+    uint64_t reserve; /* the room that it was granted for; SIM_GRANT_LOST: no room fits */
+    bool lost;        /* it may be a grant that was lost on its way, now shown again */
     uint32_t lane;
 };
 
@@ -411,7 +412,8 @@ static bool fits(const struct pawl_comp_delivery *d, const struct sim_way *way)
 static bool keep_shown(void *ctx, const struct sim_way *way)
 {
     const struct shown *s = ctx;
-    return way->reserve == s->reserve && way->lane == s->lane && fits(s->d, way);
+    return (way->reserve == s->reserve || (s->lost && way->reserve == SIM_GRANT_LOST)) &&
+           way->lane == s->lane && fits(s->d, way);
 }
 
 static bool keep_again(void *ctx, const struct sim_way *way)
@@ -698,14 +700,19 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
             continue; /* only what has ended since is shown as over */
         if (way->grant == d->grant && way->reserve == 0)
             again = true;
-        if (way->reserve != 0 && way->lane == lane->uid && fits(d, way) &&
-            (s.reserve == 0 || way->reserve < s.reserve))
+        if (way->reserve == 0 || way->lane != lane->uid || !fits(d, way))
+            continue;
+        if (way->reserve == SIM_GRANT_LOST)
+            s.lost = true;
+        else if (s.reserve == 0 || way->reserve < s.reserve)
             s.reserve = way->reserve;
     }
+    if (s.reserve == 0 && s.lost)
+        s.reserve = SIM_GRANT_LOST;
     uint64_t room = 0;
     for (uint32_t i = 0; i < lane->reserve_count; i++)
         if (lane->reserves[i].bytes == d->bytes &&
-            (again || s.reserve == SIM_GRANT_LOST || lane->reserves[i].index == s.reserve)) {
+            (again || s.lost || lane->reserves[i].index == s.reserve)) {
             room = lane->reserves[i].index;
             memmove(&lane->reserves[i], &lane->reserves[i + 1],
                     (lane->reserve_count - i - 1) * sizeof *lane->reserves);
@@ -735,13 +742,13 @@ void sim_model_delivery(struct sim *w, struct sim_lane *lane, const struct pawl_
         m->queue->acks_shown += d->deadline == 0 ? 1 : 0;
         sim_model_learn(w, m, d->message);
         sim_key_made(w, m);
-        if (s.reserve != SIM_GRANT_LOST)
+        if (!s.lost)
             order_grant(w, m, s.reserve);
     }
     for (uint32_t i = 0; i < m->stand_count; i++)
         for (uint32_t j = 0; j < m->stands[i].set.count; j++) {
             struct sim_way *way = &m->stands[i].set.ways[j];
-            if (!again && (way->reserve != s.reserve || way->lane != lane->uid || !fits(d, way)))
+            if (!again && !keep_shown(&s, way))
                 continue; /* an older stand of a relaxed queue */
             if (again && way->grant != d->grant)
                 continue;
