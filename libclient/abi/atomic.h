@@ -164,6 +164,18 @@ static inline void pawl_copy_out(void *to, const void *shared, size_t bytes)
         memcpy(to, shared, bytes);
 #endif
 }
+/* A hint: this line will be written soon. No access: nothing is read, nothing ordered. */
+static inline void pawl_will_write(const void *p)
+{
+#if defined(__x86_64__)
+    /* Spelled out: the compiler takes the hint for reading unless it is told of a newer processor,
+     * and a line that comes for reading must be asked for again by the write. Older ones ignore it.
+     */
+    __asm__ __volatile__("prefetchw %0" : : "m"(*(const char *)p));
+#else
+    __builtin_prefetch(p, 1);
+#endif
+}
 static inline void pawl_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

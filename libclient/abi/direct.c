@@ -170,7 +170,7 @@ int pawl_direct_lane_init(struct pawl_direct_lane *lane, const struct pawl_direc
     lane->owner = number;
     lane->announcement = &q->lanes[number].announcement;
     lane->head = pawl_load_acq_u64(&q->shm->head);
-    lane->resume = lane->head;
+    lane->resume = lane->known = lane->ask = lane->head;
     lane->ready = ~UINT64_C(0);
     lane->patience = PAWL_DIRECT_PATIENCE;
     lane->copy_first_max = PAWL_DIRECT_COPY_FIRST_MAX;

@@ -45,6 +45,8 @@
 #define PAWL_DIRECT_MARKED_MAX 64u         /* marked messages kept in order among themselves */
 #define PAWL_DIRECT_COPY_FIRST_MAX 4096u   /* longer bodies are claimed before they are copied */
 #define PAWL_DIRECT_PATIENCE 16u           /* looks; about 1 us */
+#define PAWL_DIRECT_AHEAD 8u               /* slots whose lines are asked for before their turn */
+#define PAWL_DIRECT_APART 32u              /* places to keep off from what others write or read */
 #define PAWL_DIRECT_SLEEP_NS_MAX UINT64_C(1000000000)
 
 #define PAWL_DIRECT_MAGIC 0x3154435249445750ull /* "PWDIRCT1" */
@@ -226,6 +228,7 @@ struct pawl_direct_lane {
     uint32_t published; /* of the reservation */
     uint64_t from;      /* position where it begins */
     uint64_t resume, ready; /* receive: used inside one call */
+    uint64_t known, ask;    /* receive: tail as last read, and where to read it again */
     struct {
         uint64_t passes, skips, lates, lost, retries;
     } counts;
@@ -432,6 +435,14 @@ static inline struct pawl_direct_slot_shm *pawl_direct_slot(const struct pawl_di
 static inline uint64_t pawl_direct_lap(const struct pawl_direct *q, uint64_t position)
 {
     return position >> q->shift;
+}
+/* Asks for the lines of the slot that a short message needs. A hint, no access. */
+static inline void pawl_direct_ahead(const struct pawl_direct *q, uint64_t position)
+{
+    const struct pawl_direct_slot_shm *slot = pawl_direct_slot(q, position);
+    pawl_will_write(slot);
+    if (q->stride > 64)
+        pawl_will_write((const char *)slot + 64);
 }
 /* [5.4] Shared by both sides; the caller wakes readers. */
 void pawl_direct_mark(const struct pawl_direct *q, uint64_t position);

@@ -141,6 +141,28 @@ static int take(struct pawl_direct_lane *lane, uint64_t *p, struct pawl_direct_d
     return 1;
 }
 
+/* Of single messages: asks for the lines of the slots that follow p, so that several are under way
+ * from the sender's core at a time, where each claim alone would wait for its own. Only well below
+ * tail: the others are being written, or will be. Tail is read anew where what is known of it is
+ * used up, and not more than once in so many messages: its line is the senders'. */
+static void look_ahead(struct pawl_direct_lane *lane, uint64_t p)
+{
+#ifndef PAWL_ATOMIC_STEP /* it decides nothing: to explore it would only cost */
+    const struct pawl_direct *q = &lane->q;
+    uint64_t ahead = p + PAWL_DIRECT_AHEAD;
+    if (PAWL_LIKELY((int64_t)(lane->known - ahead) > 0)) {
+        pawl_direct_ahead(q, ahead);
+        return;
+    }
+    if ((int64_t)(lane->ask - p) > 0)
+        return;
+    lane->known = pawl_load_rlx_u64(&q->shm->tail) - PAWL_DIRECT_APART;
+    lane->ask = ahead;
+    for (uint64_t n = p + 1; n <= ahead && (int64_t)(lane->known - n) > 0; n++)
+        pawl_direct_ahead(q, n);
+#endif
+}
+
 int pawl_direct_receive(struct pawl_direct_lane *lane, struct pawl_direct_delivery *out,
                         uint32_t count, enum pawl_direct_how how)
 {
@@ -153,6 +175,8 @@ int pawl_direct_receive(struct pawl_direct_lane *lane, struct pawl_direct_delive
         int rc = take(lane, &p, &out[got], how);
         if (PAWL_LIKELY(rc > 0)) {
             got++;
+            if (count == 1)
+                look_ahead(lane, p);
         } else if (rc == 0) {
             break;
         } else {

@@ -226,6 +226,15 @@ static int publish(struct pawl_direct_lane *lane, uint64_t p)
     return publish_late(lane, p, w);
 }
 
+/* Of single messages: asks for the lines of a slot that will be written soon, if it is well beyond
+ * what readers may still be about; a row has its own lines under way at once without that. */
+static void look_beyond(const struct pawl_direct_lane *lane, uint64_t p)
+{
+    uint64_t ahead = p + PAWL_DIRECT_AHEAD, end = lane->head + lane->q.mask;
+    if ((int64_t)(end - PAWL_DIRECT_APART - ahead) > 0)
+        pawl_direct_ahead(&lane->q, ahead);
+}
+
 /* Steps 6 (but for the body) and 7 of the next place, and 8 after the last. */
 static int finish_place(struct pawl_direct_lane *lane, uint32_t length, uint16_t flags,
                         uint64_t *position)
@@ -235,6 +244,8 @@ static int finish_place(struct pawl_direct_lane *lane, uint32_t length, uint16_t
     pawl_store_rlx_u64(&slot->position, p);
     pawl_store_rlx_u64(&slot->meta, length | (uint64_t)flags << 32);
     int rc = publish(lane, p);
+    if (lane->noted == 1)
+        look_beyond(lane, p);
     if (position)
         *position = p;
     lane->at++;
