@@ -136,6 +136,27 @@ static inline void pawl_fence_acq(void)
 #define PAWL_COPY_BY_WORDS
 #endif
 
+/* As memcpy(), without a call for what is short and usual. */
+static inline void pawl_copy(void *to, const void *from, size_t bytes)
+{
+    char *t = to, rest[4][16];
+    const char *f = from;
+    if (bytes < 16 || bytes > 64) {
+        if (bytes) /* of nothing the pointer may be NULL, which memcpy() must not be given */
+            memcpy(to, from, bytes);
+        return;
+    }
+    size_t inner = bytes > 32 ? 16 : 0; /* four pieces, which may overlap */
+    memcpy(rest[0], f, 16);
+    memcpy(rest[1], f + inner, 16);
+    memcpy(rest[2], f + bytes - 16 - inner, 16);
+    memcpy(rest[3], f + bytes - 16, 16);
+    memcpy(t, rest[0], 16);
+    memcpy(t + inner, rest[1], 16);
+    memcpy(t + bytes - 16 - inner, rest[2], 16);
+    memcpy(t + bytes - 16, rest[3], 16);
+}
+
 /* Bytes into and out of shared memory that another may write or read at the same time; whoever does
  * not know better afterwards must throw away what he read. `shared` is aligned to 8 and has room up
  * to the next multiple of 8. Under the explorer and the thread sanitizer by relaxed words. */
@@ -148,8 +169,7 @@ static inline void pawl_copy_in(void *shared, const void *from, size_t bytes)
         pawl_store_rlx_u64((uint64_t *)(void *)((char *)shared + at), w);
     }
 #else
-    if (bytes) /* of nothing the pointer may be NULL, which memcpy() must not be given */
-        memcpy(shared, from, bytes);
+    pawl_copy(shared, from, bytes);
 #endif
 }
 static inline void pawl_copy_out(void *to, const void *shared, size_t bytes)
@@ -160,8 +180,7 @@ static inline void pawl_copy_out(void *to, const void *shared, size_t bytes)
         memcpy((char *)to + at, &w, bytes - at < 8 ? bytes - at : 8);
     }
 #else
-    if (bytes)
-        memcpy(to, shared, bytes);
+    pawl_copy(to, shared, bytes);
 #endif
 }
 /* A hint: this line will be written soon. No access: nothing is read, nothing ordered. */

@@ -269,9 +269,10 @@ int pawl_direct_lane_init(struct pawl_direct_lane *lane, const struct pawl_direc
  * Returns how many were sent, 1..count: each is in the queue once and survives everybody's death.
  * PAWL_E_FULL: none, no room now. PAWL_E_QUEUE_DAMAGED: see DIRECT.md 10; some may have been sent.
  * PAWL_E_TOO_BIG: a length is beyond body_bytes, nothing was sent. PAWL_E_INVALID: count is 0.
- * PAWL_E_MISUSE: a reservation of this lane is open. *position, if not NULL: that of the first. */
+ * PAWL_E_MISUSE: a reservation of this lane is open. positions, if not NULL: room for `count`, gets
+ * that of each that was sent; those of a row need not follow each other. */
 int pawl_direct_send(struct pawl_direct_lane *lane, const struct pawl_direct_body *bodies,
-                     uint32_t count, uint64_t *position);
+                     uint32_t count, uint64_t *positions);
 
 /* The same in steps, for bodies written in place. reserve takes up to `count` (at most BATCH_MAX)
  * places and returns how many, or PAWL_E_FULL, _QUEUE_DAMAGED, _INVALID, _MISUSE. The places are to

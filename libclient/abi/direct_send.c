@@ -125,9 +125,30 @@ static int look_for_places(struct pawl_direct_lane *lane, uint32_t count, uint64
     return (int)note(lane, *t, end, count);
 }
 
+/* Steps 4 and 5: the places noted in [t, t + range) are ours. */
+static bool move_tail(struct pawl_direct_lane *lane, uint64_t t, uint64_t range, uint32_t noted)
+{
+    uint64_t found = t;
+#ifndef PAWL_BUG_DIRECT_ANNOUNCE_LATE
+    /* Before tail moves: whoever sees tail beyond a place finds its owner (I5). The CAS releases
+     * it. */
+    pawl_store_rlx_u64(lane->announcement, pawl_direct_announce(t, range));
+#endif
+    if (PAWL_UNLIKELY(!pawl_cas_u64(&lane->q.shm->tail, &found, t + range))) {
+        lane->counts.retries++;
+        return false;
+    }
+#ifdef PAWL_BUG_DIRECT_ANNOUNCE_LATE
+    pawl_store_rlx_u64(lane->announcement, pawl_direct_announce(t, range));
+#endif
+    lane->from = t;
+    lane->noted = noted;
+    lane->at = lane->published = 0;
+    return true;
+}
+
 int pawl_direct_reserve(struct pawl_direct_lane *lane, uint32_t count)
 {
-    const struct pawl_direct *q = &lane->q;
     if (PAWL_UNLIKELY(count == 0))
         return PAWL_E_INVALID;
     if (PAWL_UNLIKELY(lane->at != lane->noted))
@@ -145,28 +166,30 @@ int pawl_direct_reserve(struct pawl_direct_lane *lane, uint32_t count)
             lane->counts.retries++;
             continue;
         }
-        uint64_t range = lane->notes[rc - 1] + UINT64_C(1), found = t;
-#ifdef PAWL_BUG_DIRECT_ANNOUNCE_LATE
-        if (pawl_cas_u64(&q->shm->tail, &found, t + range)) {
-            pawl_store_rlx_u64(lane->announcement, pawl_direct_announce(t, range));
-#else
-        /* Before tail moves: whoever sees tail beyond a place finds its owner (I5). The CAS
-         * releases it. */
-        pawl_store_rlx_u64(lane->announcement, pawl_direct_announce(t, range));
-        announced = true;
-        if (PAWL_LIKELY(pawl_cas_u64(&q->shm->tail, &found, t + range))) {
-#endif
-            lane->from = t;
-            lane->noted = (uint32_t)rc;
-            lane->at = lane->published = 0;
+        if (PAWL_LIKELY(move_tail(lane, t, lane->notes[rc - 1] + UINT64_C(1), (uint32_t)rc)))
             return rc;
-        }
-        lane->counts.retries++;
+        announced = true;
     }
     /* What was announced lost the race for tail: from here on we announce nothing. */
     if (announced)
         clear_announcement(lane);
     return rc < 0 ? rc : PAWL_E_QUEUE_DAMAGED;
+}
+
+/* The usual case of one message: the slot at tail is free. False: the long way. */
+static bool reserve_next(struct pawl_direct_lane *lane)
+{
+    const struct pawl_direct *q = &lane->q;
+    uint64_t t = pawl_load_acq_u64(&q->shm->tail);
+    int64_t used = (int64_t)(t - lane->head);
+    if (used > (int64_t)q->mask || used < -(int64_t)PAWL_DIRECT_RANGE_MAX || !is_free(q, t) ||
+        lane->at != lane->noted)
+        return false;
+    lane->notes[0] = 0;
+    if (PAWL_LIKELY(move_tail(lane, t, 1, 1)))
+        return true;
+    clear_announcement(lane);
+    return false;
 }
 
 void *pawl_direct_place_at(struct pawl_direct_lane *lane, uint32_t index)
@@ -286,31 +309,44 @@ int pawl_direct_abandon(struct pawl_direct_lane *lane)
     return done ? PAWL_OK : PAWL_E_QUEUE_DAMAGED;
 }
 
+/* Copies and publishes what the open reservation has places for. Returns how many, or an error,
+ * with all that is left of it abandoned. */
+static int fill_places(struct pawl_direct_lane *lane, const struct pawl_direct_body *bodies,
+                       uint64_t *positions)
+{
+    uint32_t places = lane->noted;
+    for (uint32_t k = 0; k < places; k++) {
+        const struct pawl_direct_body *b = &bodies[k];
+        pawl_copy_in(pawl_direct_slot(&lane->q, lane->from + lane->notes[k])->body, b->data,
+                     b->length);
+        int rc = finish_place(lane, b->length, b->flags, positions ? &positions[k] : NULL);
+        if (PAWL_UNLIKELY(rc < 0)) {
+            while (lane->at != lane->noted)
+                (void)pawl_direct_abandon(lane);
+            return rc;
+        }
+    }
+    return (int)places;
+}
+
 int pawl_direct_send(struct pawl_direct_lane *lane, const struct pawl_direct_body *bodies,
-                     uint32_t count, uint64_t *position)
+                     uint32_t count, uint64_t *positions)
 {
     for (uint32_t k = 0; k < count; k++)
         if (PAWL_UNLIKELY(bodies[k].length > lane->q.shape.body_bytes))
             return PAWL_E_TOO_BIG;
+    if (PAWL_LIKELY(count == 1 && reserve_next(lane)))
+        return fill_places(lane, bodies, positions);
     uint32_t sent = 0;
     int rc = PAWL_E_INVALID;
     do {
         rc = pawl_direct_reserve(lane, count - sent);
         if (PAWL_UNLIKELY(rc < 0))
             break;
-        int places = rc;
-        for (int k = 0; k < places; k++) {
-            const struct pawl_direct_body *b = &bodies[sent];
-            pawl_copy_in(pawl_direct_place(lane), b->data, b->length);
-            rc = finish_place(lane, b->length, b->flags, position);
-            if (PAWL_UNLIKELY(rc < 0)) {
-                while (lane->at != lane->noted)
-                    (void)pawl_direct_abandon(lane);
-                return rc;
-            }
-            position = NULL;
-            sent++;
-        }
+        rc = fill_places(lane, bodies + sent, positions ? positions + sent : NULL);
+        if (PAWL_UNLIKELY(rc < 0))
+            return rc;
+        sent += (uint32_t)rc;
     } while (sent < count);
     return sent ? (int)sent : rc;
 }

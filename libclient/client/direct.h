@@ -97,12 +97,17 @@ void pawl_use_watch_stop(struct pawl_use *use);
 int pawl_direct_call_send(struct pawl *lane, struct pawl_queue_ref *q,
                           const struct pawl_send_plan *plan, const void *body,
                           struct pawl_sent *out);
+/* The same without options. */
+int pawl_direct_call_send_plain(struct pawl *lane, struct pawl_queue_ref *q, const void *body,
+                                size_t bytes, struct pawl_sent *out);
+/* Requires items whose plan is right. */
 int pawl_direct_call_send_batch(struct pawl *lane, struct pawl_queue_ref *q,
                                 const struct pawl_item *items, uint32_t n, struct pawl_sent *out);
 /* Returns how many, 0 for none in time, or a negative result. */
 int pawl_direct_call_receive(struct pawl *lane, struct pawl_queue_ref *q,
                              const struct pawl_receive_options *o, struct pawl_message *out,
                              uint32_t max);
+int pawl_direct_call_ack(struct pawl *lane, const struct pawl_token *token);
 int pawl_direct_call_settle(struct pawl *lane, uint16_t type, const struct pawl_token *token,
                             uint64_t time_ns, uint32_t flags, size_t text_bytes);
 

@@ -89,21 +89,6 @@ static const char *send_unsupported(const struct pawl_send_options *o)
                                                   : NULL;
 }
 
-/* As pawl_direct_send(), but tells each position: those of a row need not follow each other. */
-static int send_places(struct pawl_use *use, const struct pawl_direct_body *bodies, uint32_t count,
-                       uint64_t *positions)
-{
-    int n = pawl_direct_reserve(&use->lane, count), rc = PAWL_OK;
-    for (int i = 0; i < n && rc == PAWL_OK; i++) {
-        if (bodies[i].length > 0)
-            memcpy(pawl_direct_place(&use->lane), bodies[i].data, bodies[i].length);
-        rc = pawl_direct_publish(&use->lane, bodies[i].length, 0, &positions[i]);
-    }
-    while (rc != PAWL_OK && pawl_direct_abandon(&use->lane) == PAWL_OK)
-        ;
-    return rc != PAWL_OK ? rc : n;
-}
-
 /* Sends `count` bodies, all or as many as there is room for until `until`. *done: how many. */
 static int send_row(struct pawl *lane, struct pawl_use *use, const struct pawl_direct_body *bodies,
                     uint32_t count, uint64_t wait_ns, uint64_t *positions, uint32_t *done)
@@ -115,8 +100,7 @@ static int send_row(struct pawl *lane, struct pawl_use *use, const struct pawl_d
         uint32_t kept = 0;
         if (prepared)
             kept = pawl_direct_gate_prepare(gate);
-        int n = count == 1 ? pawl_direct_send(&use->lane, bodies, 1, positions)
-                           : send_places(use, bodies + *done, count - *done, positions + *done);
+        int n = pawl_direct_send(&use->lane, bodies + *done, count - *done, positions + *done);
         if (n > 0) {
             *done += (uint32_t)n;
             if (*done == count)
@@ -182,6 +166,33 @@ int pawl_direct_call_send(struct pawl *lane, struct pawl_queue_ref *q,
     return rc;
 }
 
+int pawl_direct_call_send_plain(struct pawl *lane, struct pawl_queue_ref *q, const void *body,
+                                size_t bytes, struct pawl_sent *out)
+{
+    struct pawl_use *use;
+    uint64_t position;
+    if (PAWL_UNLIKELY(lane->identified))
+        return unsupported(lane, "ids of operations");
+    int rc = use_of(lane, q, PAWL_USE_SEND, &use);
+    if (PAWL_UNLIKELY(rc != PAWL_OK))
+        return rc;
+    if (PAWL_UNLIKELY(bytes > use->lane.q.shape.body_bytes))
+        return refuse_send(lane, use, PAWL_E_TOO_BIG);
+    if (PAWL_UNLIKELY(!body && bytes))
+        return pawl_call_refuse(lane, PAWL_E_INVALID, "body is NULL");
+    const struct pawl_direct_body b = { .data = body, .length = (uint32_t)bytes };
+    rc = pawl_direct_send(&use->lane, &b, 1, &position);
+    if (PAWL_UNLIKELY(rc < 0)) {
+        int state = rc == PAWL_E_FULL ? state_of(lane, use) : PAWL_OK;
+        return state != PAWL_OK             ? state
+               : rc == PAWL_E_QUEUE_DAMAGED ? damaged(lane)
+                                            : refuse_send(lane, use, rc);
+    }
+    if (out)
+        told(out, PAWL_OK, position);
+    return PAWL_OK;
+}
+
 int pawl_direct_call_send_batch(struct pawl *lane, struct pawl_queue_ref *q,
                                 const struct pawl_item *items, uint32_t n, struct pawl_sent *out)
 {
@@ -191,8 +202,11 @@ int pawl_direct_call_send_batch(struct pawl *lane, struct pawl_queue_ref *q,
     uint64_t positions[ROW];
     int rc = use_of(lane, q, PAWL_USE_SEND, &use);
     for (uint32_t i = 0; rc == PAWL_OK && i < n; i++) {
-        (void)pawl_send_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
-        const char *what = send_unsupported(&p.o);
+        const char *what = NULL;
+        if (PAWL_UNLIKELY(items[i].options)) {
+            (void)pawl_send_plan(lane, &p, items[i].body, items[i].bytes, items[i].options);
+            what = send_unsupported(&p.o);
+        }
         if (what)
             rc = unsupported(lane, what);
         else if (items[i].bytes > use->memory->view.shape.body_bytes)
@@ -268,7 +282,10 @@ static struct pawl_direct_token token_in(const struct pawl_token *t)
 static void message_of(const struct pawl_use *use, const char *queue,
                        const struct pawl_direct_delivery *d, struct pawl_message *m)
 {
-    memset(m, 0, sizeof *m);
+    /* In pieces: the compiler makes a slow loop of one that is so long. */
+    memset(m, 0, 64);
+    memset((char *)m + 64, 0, 64);
+    memset((char *)m + 128, 0, sizeof *m - 128);
     token_of(use, &d->token, &m->token);
     m->id = m->token.message;
     m->body = d->body;
@@ -406,6 +423,22 @@ static int nack(struct pawl *lane, struct pawl_use *use, const struct pawl_direc
     return pawl_direct_nack(&use->lane, t, ms, NULL);
 }
 
+static int lease_lost(struct pawl *lane)
+{
+    return pawl_call_refuse(lane, PAWL_E_LEASE_LOST,
+                            "the lease is over: it expired, or the message was settled");
+}
+
+int pawl_direct_call_ack(struct pawl *lane, const struct pawl_token *token)
+{
+    const struct pawl_use *use = lane->uses;
+    if (PAWL_UNLIKELY(lane->identified || !use || use->memory->tag != pawl_token_tag(token)))
+        return pawl_direct_call_settle(lane, PAWL_CMD_ACK, token, 0, 0, 0);
+    const struct pawl_direct_token t = token_in(token);
+    int rc = pawl_direct_ack(&lane->uses->lane, &t);
+    return PAWL_LIKELY(rc != PAWL_E_LEASE_LOST) ? rc : lease_lost(lane);
+}
+
 int pawl_direct_call_settle(struct pawl *lane, uint16_t type, const struct pawl_token *token,
                             uint64_t time_ns, uint32_t flags, size_t text_bytes)
 {
@@ -432,10 +465,7 @@ int pawl_direct_call_settle(struct pawl *lane, uint16_t type, const struct pawl_
         rc = pawl_direct_renew(&use->lane, &t, lease_ms(time_ns ? time_ns : use->memory->lease_ns));
     else
         rc = nack(lane, use, &t, type == PAWL_CMD_RELEASE ? 0 : time_ns);
-    if (rc == PAWL_E_LEASE_LOST)
-        return pawl_call_refuse(lane, rc,
-                                "the lease is over: it expired, or the message was settled");
-    return rc;
+    return rc == PAWL_E_LEASE_LOST ? lease_lost(lane) : rc;
 }
 
 /* --- in place -------------------------------------------------------------------------------- */

@@ -184,9 +184,7 @@ int pawl_send(struct pawl *lane, const char *queue, const void *body, size_t byt
     struct pawl_queue_ref *q = lane->last_ref;
     if (q && q->use && !options && queue && q->generation == lane->names &&
         strcmp(q->name, queue) == 0) {
-        rc = pawl_send_plan(lane, &p, body, bytes, NULL);
-        if (PAWL_LIKELY(rc == PAWL_OK))
-            rc = pawl_direct_call_send(lane, q, &p, body, out);
+        rc = pawl_direct_call_send_plain(lane, q, body, bytes, out);
         if (PAWL_LIKELY(rc == PAWL_OK))
             return pawl_call_leave(lane, rc);
         if (rc != PAWL_E_QUEUE_GONE) {
@@ -259,6 +257,16 @@ static int sum_up(struct pawl *lane, const struct pawl_sent *out, uint32_t n, co
     return PAWL_OK;
 }
 
+/* Nothing is wrong with the items, and none has options. */
+static bool are_plain(const struct pawl_item *items, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (items[i].options || items[i].bytes > PAWL_MESSAGE_BYTES_MAX ||
+            (!items[i].body && items[i].bytes))
+            return false;
+    return true;
+}
+
 int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item *items, uint32_t n,
                     struct pawl_sent *out)
 {
@@ -272,6 +280,14 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
             lane, pawl_call_refuse(lane, PAWL_E_INVALID, "1..1024 items, and room for results"));
     if (lane->identified)
         return pawl_call_leave(lane, pawl_identity_refuse(lane));
+    q = lane->last_ref;
+    if (q && q->use && queue && q->generation == lane->names && strcmp(q->name, queue) == 0 &&
+        are_plain(items, n)) {
+        rc = pawl_direct_call_send_batch(lane, q, items, n, out);
+        if (PAWL_UNLIKELY(rc == PAWL_E_QUEUE_GONE))
+            pawl_queue_doubt_last(lane);
+        return pawl_call_leave(lane, rc);
+    }
     struct pawl_row *rows = batch_rows(lane, n);
     if (!rows)
         return pawl_call_leave(lane, pawl_call_refuse(lane, PAWL_E_RESOURCE, "no memory"));

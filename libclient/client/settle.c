@@ -100,6 +100,15 @@ static int settle(struct pawl *lane, uint16_t type, const struct pawl_token *tok
 
 int pawl_ack(struct pawl *lane, const struct pawl_token *token, uint32_t flags)
 {
+    if (token && flags == 0 && pawl_token_is_direct(token)) {
+        int rc = pawl_call_enter_change(lane);
+        if (PAWL_UNLIKELY(rc != PAWL_OK))
+            return rc;
+        rc = pawl_direct_call_ack(lane, token);
+        if (PAWL_UNLIKELY(lane->held))
+            pawl_held_settled(lane, PAWL_CMD_ACK, token, 0, rc);
+        return pawl_call_leave(lane, rc);
+    }
     return settle(lane, PAWL_CMD_ACK, token, 0, flags, NULL, 0);
 }
 
@@ -151,7 +160,7 @@ static int settle_direct(struct pawl *lane, uint16_t type, const struct pawl_tok
 {
     int first = PAWL_OK;
     for (uint32_t i = 0; i < n; i++) {
-        int rc = pawl_token_is_direct(&tokens[i])
+        int rc = PAWL_LIKELY(pawl_token_is_direct(&tokens[i]))
                      ? pawl_direct_call_settle(lane, type, &tokens[i], time_ns, flags, 0)
                      : pawl_call_refuse(lane, PAWL_E_INVALID,
                                         "tokens of direct and of other queues in one row");
