@@ -99,6 +99,15 @@ static uint32_t note(struct pawl_direct_lane *lane, uint64_t t, uint64_t end, ui
     return noted;
 }
 
+/* The message of one lap before is still there and was never granted, and is no late one behind
+ * head: that is FULL, told without taking head's line from the receivers. */
+static bool is_full(const struct pawl_direct *q, uint64_t t)
+{
+    return pawl_load_acq_u64(&pawl_direct_slot(q, t)->word) ==
+               pawl_direct_word(PAWL_DIRECT_READY, 0, 1, pawl_direct_lap(q, t)) &&
+           (uint32_t)pawl_load_acq_u64(&q->shm->look) == 0;
+}
+
 /* Steps 1 to 3: places from *t on. Returns how many were noted, 0 to start over, or an error. */
 static int look_for_places(struct pawl_direct_lane *lane, uint32_t count, uint64_t *t)
 {
@@ -106,6 +115,8 @@ static int look_for_places(struct pawl_direct_lane *lane, uint32_t count, uint64
     int64_t capacity = (int64_t)q->mask + 1;
     *t = pawl_load_acq_u64(&q->shm->tail);
     int64_t used = (int64_t)(*t - lane->head);
+    if (PAWL_UNLIKELY(used == capacity) && is_full(q, *t))
+        return PAWL_E_FULL;
     if (PAWL_UNLIKELY(used >= capacity)) {
         lane->head = pawl_load_acq_u64(&q->shm->head);
         used = (int64_t)(*t - lane->head);
@@ -249,12 +260,12 @@ static int publish(struct pawl_direct_lane *lane, uint64_t p)
     return publish_late(lane, p, w);
 }
 
-/* Of single messages: asks for the lines of a slot that will be written soon, if it is well beyond
+/* Of single messages: asks for the lines of a slot that will be written soon, if it is beyond
  * what readers may still be about; a row has its own lines under way at once without that. */
 static void look_beyond(const struct pawl_direct_lane *lane, uint64_t p)
 {
-    uint64_t ahead = p + PAWL_DIRECT_AHEAD, end = lane->head + lane->q.mask;
-    if ((int64_t)(end - PAWL_DIRECT_APART - ahead) > 0)
+    uint64_t ahead = p + PAWL_DIRECT_AHEAD;
+    if ((int64_t)(lane->head + lane->q.mask - PAWL_DIRECT_AHEAD - ahead) > 0)
         pawl_direct_ahead(&lane->q, ahead);
 }
 

@@ -54,6 +54,7 @@ struct pawl_use {
     uint32_t over;       /* E_QUEUE_GONE and the like: this use has no queue any more; atomic */
     char name[PAWL_NAME_BYTES_MAX + 1]; /* of the queue, while places are open */
     uint32_t places;                    /* of the open reservation, not yet published or given up */
+    bool full;                          /* the last send found no room */
     uint8_t *bodies;                    /* of the last receive */
     uint64_t bodies_bytes;
     struct pawl_use_watch *watch; /* for pawl_fd(): direct_fd.c */

@@ -15,6 +15,7 @@
 #define BODIES_BYTES_MAX (4u << 20) /* kept for one receive, unless one body is larger */
 #define ROW 64u                     /* messages or bodies of one call of abi/direct.h */
 #define SPIN_LOOKS 64u              /* between two readings of the clock */
+#define FULL_PAUSES 128u            /* a few us */
 
 static int unsupported(struct pawl *lane, const char *what)
 {
@@ -102,6 +103,7 @@ static int send_row(struct pawl *lane, struct pawl_use *use, const struct pawl_d
             kept = pawl_direct_gate_prepare(gate);
         int n = pawl_direct_send(&use->lane, bodies + *done, count - *done, positions + *done);
         if (n > 0) {
+            use->full = false;
             *done += (uint32_t)n;
             if (*done == count)
                 return PAWL_OK;
@@ -122,8 +124,21 @@ static int send_row(struct pawl *lane, struct pawl_use *use, const struct pawl_d
     }
 }
 
-static int refuse_send(struct pawl *lane, const struct pawl_use *use, int rc)
+/* Who asks again and again takes the lines of the oldest message from those who are about to
+ * receive it: it would be several times slower for both. So all but the first are answered a little
+ * later.
+ */
+static void slow_down(struct pawl_use *use)
 {
+    for (uint32_t i = 0; use->full && i < FULL_PAUSES; i++)
+        pawl_cpu_relax();
+    use->full = true;
+}
+
+static int refuse_send(struct pawl *lane, struct pawl_use *use, int rc)
+{
+    if (rc == PAWL_E_FULL)
+        slow_down(use);
     if (rc == PAWL_E_FULL)
         return pawl_call_refuse(lane, rc, "all %u slots of the direct queue are in use",
                                 use->memory->view.shape.capacity);
@@ -188,6 +203,7 @@ int pawl_direct_call_send_plain(struct pawl *lane, struct pawl_queue_ref *q, con
                : rc == PAWL_E_QUEUE_DAMAGED ? damaged(lane)
                                             : refuse_send(lane, use, rc);
     }
+    use->full = false;
     if (out)
         told(out, PAWL_OK, position);
     return PAWL_OK;
