@@ -380,23 +380,22 @@ int pawl_core_take(struct pawl_core *core, struct pawl_core_lane *lane, const vo
     /* A private copy, aligned: read in place, since copying what was just written word by word
      * waits for the stores. */
     const struct pawl_cmd *head = fixed;
-    uint32_t fixed_size = pawl_core_fixed_bytes(head->type);
+    uint32_t fixed_size = head->type < PAWL_CMD_TYPES ? fixed_bytes[head->type] : 0;
     if (fixed_size == 0 || head->bytes != fixed_size + variable_bytes || head->seq == 0 ||
         head->open >= head->seq || head->open >= lane->window)
         return PAWL_E_PROTOCOL;
-    struct pawl_take t = {
-        .core = core,
-        .lane = lane,
-        .session = pawl_core_session_at(core, lane->session),
-        .seq = head->seq,
-        .type = head->type,
-        .flags = head->flags,
-        .open = head->open,
-        .deadline = head->deadline,
-        .fixed = fixed,
-        .variable = variable,
-        .variable_bytes = variable_bytes,
-    };
+    struct pawl_take t; /* its id is only there if one was given */
+    t.core = core;
+    t.lane = lane;
+    t.session = pawl_core_session_at(core, lane->session);
+    t.seq = head->seq;
+    t.type = head->type;
+    t.flags = head->flags;
+    t.open = head->open;
+    t.deadline = head->deadline;
+    t.fixed = fixed;
+    t.variable = variable;
+    t.variable_bytes = variable_bytes;
     bool identified = t.flags & PAWL_CMD_IDENTIFIED;
     if ((identified && !take_id(&t)) || !pawl_core_variable_fits(&t))
         return PAWL_E_PROTOCOL;

@@ -195,7 +195,11 @@ static void delivery_done(struct pawl_core *core, const struct pawl_effect *e, b
     if (!published && l->kind != PAWL_LEASE_HELD)
         l->deadline = pawl_add_sat(core->now.time, l->lease_ns);
     l->position = published ? position : PAWL_POSITION_NONE;
-    pawl_core_message_timer(core, e->message);
+    /* Most have no timer yet, and find a row. */
+    bool plain =
+        m->timer == 0 && l->row == 0 && !(m->flags & PAWL_MESSAGE_TTL) && l->deadline != UINT64_MAX;
+    if (!plain || !pawl_core_ends_enter(core, m->lease, l->deadline))
+        pawl_core_message_timer(core, e->message);
     if (!published && lane_closed(core, l)) {
         l->position = PAWL_POSITION_BACK;
         pawl_core_message_timer_now(core, e->message); /* does it when there is room */

@@ -8,6 +8,7 @@
  *   - no log room, no ring room, no memory: nothing is chosen, or less
  */
 #include "core/core_inner.h"
+#include "core/hot.h"
 
 /* once: at most, so without the progress, which ends with the lease. */
 static uint32_t delivery_bytes(const struct pawl_core *core, const struct pawl_core_message *m,
@@ -107,6 +108,54 @@ void pawl_core_grant_apply(struct pawl_core *core, uint32_t n, const struct pawl
 #endif
     pawl_core_lease_link(core, number, session);
     pawl_core_message_move(core, n, PAWL_STATE_LEASED);
+}
+
+/* The same, of a message that was never given back and has nothing but its place in READY, which is
+ * what most are: a new lease, whose time has not begun, and so no timer. False: nothing was done.
+ */
+static inline bool grant_simple(struct pawl_core *core, struct pawl_core_queue *q, uint32_t n,
+                                const struct pawl_grant_rec *r, uint64_t grant, uint64_t random,
+                                uint32_t session, uint32_t waiter)
+{
+    struct pawl_core_message *m = pawl_core_message_at(core, n);
+    if ((m->flags & ~PAWL_MESSAGE_PINS) != PAWL_MESSAGE_CHOSEN || m->lease || m->timer ||
+        core->watches.used)
+        return false;
+    uint32_t number = pawl_pool_take_used(&core->leases);
+    if (number == 0)
+        number = pawl_pool_take(&core->leases);
+    PAWL_ASSERT(number != 0); /* serve has made sure */
+    struct pawl_core_lease *l = pawl_core_lease_at(core, number);
+    *l = (struct pawl_core_lease){
+        .random = random,
+        .lease_ns = r->lease_ns,
+        .hold_end = r->hold_end,
+        .deadline =
+            r->kind == PAWL_LEASE_HELD ? r->hold_end : pawl_add_sat(core->now.time, r->lease_ns),
+        .position = PAWL_POSITION_PENDING,
+        .seq = r->op.seq,
+        .message = n,
+        .waiter = waiter,
+        .uid = r->uid,
+        .pid = r->pid,
+        .lane = r->op.lane,
+        .kind = r->kind,
+    };
+    m->lease = number;
+    m->grant = grant;
+#ifndef PAWL_BUG_GRANT_NOT_COUNTED
+    if (m->acquired < UINT16_MAX)
+        m->acquired++;
+#endif
+#ifndef PAWL_BUG_SIMPLE_GRANT_NOT_LINKED
+    pawl_hot_lease_link(core, number, session);
+#endif
+    m->flags &= (uint8_t)~PAWL_MESSAGE_CHOSEN;
+    q->ready_count--;
+    m->state = PAWL_STATE_LEASED;
+    pawl_hot_list_push(core, &q->leased, n, m);
+    core->leases_current++;
+    return true;
 }
 
 /* --- choose ---------------------------------------------------------------------------------- */
@@ -214,9 +263,12 @@ static void grant(struct pawl_core *core, struct pawl_core_waiter *w, struct paw
     }
     uint64_t wait = delivery_wait(core, q);
     q->counters.delivered += count;
+    uint32_t waiter = w->standing ? w->number : 0;
     for (uint32_t i = 0; i < count; i++) {
-        pawl_core_grant_apply(core, chosen[i], &r, r.grant + i, granted[i].random, lane->session,
-                              w->standing ? w->number : 0);
+        if (!grant_simple(core, q, chosen[i], &r, r.grant + i, granted[i].random, lane->session,
+                          waiter))
+            pawl_core_grant_apply(core, chosen[i], &r, r.grant + i, granted[i].random,
+                                  lane->session, waiter);
         deliver(core, lane, chosen[i], w->seq, wait, lsn);
     }
     w->have += count;

@@ -14,19 +14,7 @@
 
 void pawl_core_lease_link(struct pawl_core *core, uint32_t n, uint32_t session)
 {
-    struct pawl_core_lease *l = pawl_core_lease_at(core, n);
-    l->session = session;
-    l->next = l->prev = 0;
-    if (session == 0)
-        return;
-    struct pawl_core_session *s = pawl_core_session_at(core, session);
-    l->prev = s->leases_last;
-    if (l->prev)
-        pawl_core_lease_at(core, l->prev)->next = n;
-    else
-        s->leases_first = n;
-    s->leases_last = n;
-    s->leases_count++;
+    pawl_hot_lease_link(core, n, session);
 }
 
 void pawl_core_lease_unlink(struct pawl_core *core, uint32_t n) { pawl_hot_lease_unlink(core, n); }

@@ -389,7 +389,6 @@ struct pawl_take {
     struct pawl_core *core;
     struct pawl_core_lane *lane;
     struct pawl_core_session *session;
-    struct pawl_now now;
     uint64_t seq;
     uint16_t type;
     uint16_t flags;

@@ -10,25 +10,17 @@
 #include <string.h>
 
 #define SLAB_BYTES (1u << 20)
-#define UNIT 32u
-#define UNITS_A_SLAB (SLAB_BYTES / UNIT)
+#define UNIT PAWL_PAYLOAD_UNIT
+#define UNITS_A_SLAB PAWL_PAYLOAD_UNITS_A_SLAB
 #define SLABS_MAX (UINT32_MAX / UNITS_A_SLAB)
 #define SMALL_MAX (256u * 1024)
 #define CLASS_LARGE 0xffffu
 #define EMPTY_MAX 8u
 
-struct slab {
-    uint8_t *base;
-    uint32_t next, prev; /* of the class's list, or of free slab numbers */
-    uint32_t free_first; /* offset / UNIT + 1 of a free block, chained inside; 0: none */
-    uint32_t never_used; /* bytes cut so far */
-    uint32_t used;       /* blocks */
-    uint16_t class;
-    uint16_t listed;
-};
+_Static_assert(SLAB_BYTES == UNIT * UNITS_A_SLAB, "a slab");
 
 struct inner {
-    struct slab *slabs;
+    struct pawl_slab *slabs;
     uint32_t partial[PAWL_PAYLOAD_CLASSES];
     uint32_t never_used;   /* slab numbers */
     uint32_t free_numbers; /* chained through next: numbers without memory */
@@ -36,7 +28,7 @@ struct inner {
     uint32_t empty_count;
 };
 
-static size_t slabs_bytes(void) { return (size_t)(SLABS_MAX + 1) * sizeof(struct slab); }
+static size_t slabs_bytes(void) { return (size_t)(SLABS_MAX + 1) * sizeof(struct pawl_slab); }
 
 /* Multiples of 32 up to 128, then four steps a power of two. */
 static unsigned class_of(uint32_t bytes)
@@ -70,6 +62,7 @@ int pawl_payload_init(struct pawl_payload *payload, struct pawl_budget *budget)
         pawl_payload_fini(payload);
         return -1;
     }
+    payload->slabs = p->slabs;
     p->never_used = 1;
     return 0;
 }
@@ -82,7 +75,7 @@ void pawl_payload_fini(struct pawl_payload *payload)
     if (!p)
         return;
     for (uint32_t i = 1; p->slabs && i < p->never_used; i++) {
-        struct slab *s = &p->slabs[i];
+        struct pawl_slab *s = &p->slabs[i];
         if (s->base)
             pawl_budget_unmap(payload->budget, s->base,
                               s->class == CLASS_LARGE ? s->never_used : SLAB_BYTES);
@@ -134,7 +127,7 @@ static uint32_t slab_take(struct pawl_payload *payload, size_t bytes)
 
 static void list_add(struct inner *p, uint32_t n)
 {
-    struct slab *s = &p->slabs[n];
+    struct pawl_slab *s = &p->slabs[n];
     s->prev = 0;
     s->next = p->partial[s->class];
     if (s->next)
@@ -145,7 +138,7 @@ static void list_add(struct inner *p, uint32_t n)
 
 static void list_drop(struct inner *p, uint32_t n)
 {
-    struct slab *s = &p->slabs[n];
+    struct pawl_slab *s = &p->slabs[n];
     if (s->prev)
         p->slabs[s->prev].next = s->next;
     else
@@ -184,7 +177,7 @@ uint32_t pawl_payload_take(struct pawl_payload *payload, uint32_t bytes)
         p->slabs[n].class = (uint16_t) class;
         list_add(p, n);
     }
-    struct slab *s = &p->slabs[n];
+    struct pawl_slab *s = &p->slabs[n];
     uint32_t offset;
     if (s->free_first) {
         offset = (s->free_first - 1) * UNIT;
@@ -203,7 +196,7 @@ uint32_t pawl_payload_take(struct pawl_payload *payload, uint32_t bytes)
 static void slab_empty(struct pawl_payload *payload, uint32_t n)
 {
     struct inner *p = payload->inner;
-    struct slab *s = &p->slabs[n];
+    struct pawl_slab *s = &p->slabs[n];
     /* The last one of its class stays, so that one message going in and out does not map pages. */
     if (s->next == 0 && s->prev == 0)
         return;
@@ -227,7 +220,7 @@ void pawl_payload_give(struct pawl_payload *payload, uint32_t block, uint32_t by
     if (block == 0)
         return;
     uint32_t n = block / UNITS_A_SLAB, unit = block % UNITS_A_SLAB;
-    struct slab *s = &p->slabs[n];
+    struct pawl_slab *s = &p->slabs[n];
     PAWL_ASSERT(n < p->never_used && s->base);
     if (s->class == CLASS_LARGE) {
         PAWL_ASSERT_REL(large_bytes(bytes), ==, s->never_used);
@@ -245,10 +238,4 @@ void pawl_payload_give(struct pawl_payload *payload, uint32_t block, uint32_t by
         list_add(p, n);
     if (s->used == 0)
         slab_empty(payload, n);
-}
-
-void *pawl_payload_at(const struct pawl_payload *payload, uint32_t block)
-{
-    const struct inner *p = payload->inner;
-    return p->slabs[block / UNITS_A_SLAB].base + (size_t)(block % UNITS_A_SLAB) * UNIT;
 }

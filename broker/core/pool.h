@@ -58,5 +58,15 @@ bool pawl_pool_ready(struct pawl_pool *pool, uint32_t count);
 /* A zeroed entry, or 0: no memory. */
 uint32_t pawl_pool_take(struct pawl_pool *pool);
 void pawl_pool_give(struct pawl_pool *pool, uint32_t number);
+/* As take, for a caller that writes all of the entry, or 0: none is free that was used before. */
+static inline uint32_t pawl_pool_take_used(struct pawl_pool *pool)
+{
+    uint32_t number = pool->free_first;
+    if (number) {
+        pool->free_first = *(const uint32_t *)pawl_pool_at(pool, number);
+        pool->used++;
+    }
+    return number;
+}
 
 #endif

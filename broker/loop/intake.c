@@ -15,8 +15,6 @@ _Static_assert(sizeof(struct pawl_cmd_queue) <= FIXED_BYTES_MAX, "the largest fi
  * difference and may be negative; what does not fit is for ever, or long over. */
 static uint64_t to_pawl_time(uint64_t deadline, uint64_t shift)
 {
-    if (deadline == 0)
-        return 0;
     if ((int64_t)shift >= 0)
         return pawl_add_sat(deadline, shift);
     uint64_t back = 0 - shift;
@@ -28,6 +26,7 @@ void pawl_intake_init(struct pawl_intake *in, struct pawl_lanes *lanes, struct p
     memset(in, 0, sizeof *in);
     in->lanes = lanes;
     in->engine = engine;
+    in->core = pawl_engine_core(engine);
     for (uint16_t type = 0; type < PAWL_CMD_TYPES; type++) {
         struct pawl_cmd head = { .type = type };
         struct pawl_intake_type *t = &in->types[type];
@@ -75,10 +74,10 @@ static void copy_rest(uint64_t *fixed, const uint8_t *record, uint32_t fixed_byt
 enum taken { TAKEN, LATER, BREACH };
 
 /* One record of a ring, `bytes` long by the only reading of its size. */
-static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uint8_t *record,
-                       uint32_t bytes, struct pawl_now now)
+static inline enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uint8_t *record,
+                              uint32_t bytes, struct pawl_now now,
+                              uint64_t fixed[FIXED_BYTES_MAX / 8])
 {
-    uint64_t fixed[FIXED_BYTES_MAX / 8];
     struct pawl_cmd *head = (struct pawl_cmd *)fixed;
     if (bytes < sizeof *head || bytes > PAWL_CMD_BYTES_MAX)
         return BREACH;
@@ -97,7 +96,9 @@ static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uin
         in->blocked_when = pawl_engine_progress(in->engine);
         return LATER;
     }
-    if (!pawl_outbox_promise(lane, head->seq, type->answer_bytes)) {
+    bool answer = type->answer_bytes == sizeof(struct pawl_comp_answer);
+    if (!(answer && pawl_outbox_promise_answer(lane)) &&
+        !pawl_outbox_promise(lane, head->seq, type->answer_bytes)) {
         lane->blocked = true;
         return LATER;
     }
@@ -106,10 +107,11 @@ static enum taken take(struct pawl_intake *in, struct pawl_lane *lane, const uin
 #ifdef PAWL_BUG_DOUBLE_FETCH
     bytes = pawl_load_rlx_u32((const uint32_t *)(const void *)record);
 #endif
-    head->deadline = to_pawl_time(head->deadline, pawl_engine_shift(in->engine));
+    if (head->deadline)
+        head->deadline = to_pawl_time(head->deadline, pawl_engine_shift(in->engine));
     PAWL_KILL_POINT("broker-before-dequeue");
-    int rc = pawl_core_take(pawl_engine_core(in->engine), lane->core, fixed,
-                            record + type->fixed_bytes, bytes - type->fixed_bytes, now);
+    int rc = pawl_core_take(in->core, lane->core, fixed, record + type->fixed_bytes,
+                            bytes - type->fixed_bytes, now);
     PAWL_KILL_POINT("broker-after-apply");
     return rc == PAWL_OK ? TAKEN : BREACH;
 }
@@ -130,6 +132,7 @@ static void look_ahead(struct pawl_intake *in, const struct pawl_lane *lane)
 uint32_t pawl_intake_lane(struct pawl_intake *in, struct pawl_lane *lane, struct pawl_now now,
                           uint32_t share)
 {
+    uint64_t fixed[FIXED_BYTES_MAX / 8]; /* the private copy of one command after the other */
     const char *why = NULL;
     uint32_t n = 0;
     while (n < share && !why) {
@@ -144,7 +147,7 @@ uint32_t pawl_intake_lane(struct pawl_intake *in, struct pawl_lane *lane, struct
         }
         if (PAWL_UNLIKELY(in->ahead))
             look_ahead(in, lane);
-        enum taken taken = take(in, lane, record, bytes, now);
+        enum taken taken = take(in, lane, record, bytes, now, fixed);
         if (taken == LATER) {
             lane->in.next -= bytes;
             break;

@@ -23,6 +23,7 @@
 struct pawl_intake {
     struct pawl_lanes *lanes;
     struct pawl_engine *engine;
+    struct pawl_core *core;
     bool log_blocked;      /* a command found no room in the log ... */
     uint64_t blocked_when; /* ... at this progress of the engine */
     uint64_t taken;        /* commands, since the start */

@@ -130,7 +130,7 @@ static void write_record(struct pawl_outbox *o, struct pawl_lane *lane, const st
     pawl_core_effect_done(core, e, true, lane->out.tail);
 }
 
-static void written(struct pawl_lane *lane, uint64_t lsn)
+static inline void written(struct pawl_lane *lane, uint64_t lsn)
 {
     lane->events++;
     if (lsn > lane->lsn)

@@ -28,6 +28,20 @@ void pawl_outbox_answer(void *ctx, uint32_t handle, uint64_t wait_lsn,
  * False: not now; the lane must wait until its client frees room or its own answers go out. */
 bool pawl_outbox_promise(struct pawl_lane *lane, uint64_t seq, uint32_t bytes);
 
+/* The same of an answer without data, as far as is known without asking the client's word. */
+static inline bool pawl_outbox_promise_answer(struct pawl_lane *lane)
+{
+    uint64_t bytes = lane->promised_answers + sizeof(struct pawl_comp_answer);
+#ifndef PAWL_BUG_PROMISE_PAST_HALF
+    if (bytes > lane->out.size / 2)
+        return false;
+#endif
+    if (lane->out.tail - lane->out.head + bytes + lane->promised_deliveries > lane->out.size)
+        return false;
+    lane->promised_answers = bytes;
+    return true;
+}
+
 /* True: a delivery that found no room would find it now; asks the client's word. */
 bool pawl_outbox_has_room(struct pawl_lane *lane);
 
