@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The acknowledgement that nearly all are: by token, of a delivery that was published, while its
- * lease is in force, of a message without key, TTL, order, progress or result.
+ * lease is in force, of a message without TTL, order, progress or result.
  *
  * It ends as in settle.c and message.c, with the same record and the same state after it, but in
  * one go: nothing is asked twice, and of a memory queue no record is made only to be applied.
@@ -31,8 +31,8 @@ static inline bool simple(struct ack *a)
         return false;
     struct pawl_core_message *m = a->message = pawl_core_message_at(core, a->n);
     /* The flags: no TTL, no order, no delivery on its way. */
-    if (m->state != PAWL_STATE_LEASED || m->grant != c->grant || m->flags || m->key_bytes ||
-        m->timer || m->lease == 0)
+    if (m->state != PAWL_STATE_LEASED || m->grant != c->grant || m->flags || m->timer ||
+        m->lease == 0)
         return false;
     const struct pawl_core_lease *l = a->lease = pawl_core_lease_at(core, m->lease);
     a->queue = pawl_core_queue_at(core, m->queue);
@@ -100,7 +100,9 @@ static inline void tombstone(const struct ack *a)
     struct pawl_core_message *m = a->message;
     uint32_t bytes = pawl_core_message_content_bytes(m), pid = t->session->peer.pid;
     a->queue->bytes -= bytes;
-    pawl_payload_give(&core->payload, m->payload, bytes);
+    if (m->key_bytes) /* while payload and home are there */
+        pawl_core_key_end(core, m, PAWL_STATE_ACKED);
+    pawl_payload_give(&core->payload, m->payload, bytes + pawl_core_message_own_bytes(m));
     m->state = PAWL_STATE_ACKED;
     m->sent_wall = a->forget;
     m->place = core->now.wall;
