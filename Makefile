@@ -92,7 +92,7 @@ PROGRAMS = $(PAWLD) $(if $(SRC_TOOLS),$(BUILD)/pawl) \
 SHARED = $(if $(filter release debug cov,$(FLAVOUR)),$(BUILD)/libpawl.so $(BUILD)/libpawld.so)
 
 .PHONY: all lib tests tests-unit examples deps need install uninstall installcheck demo check check-sim check-crash \
-        check-hops check-fuzz check-asan check-tsan check-bugs bench bench-peers format format-check clean help
+        check-explore check-hops check-fuzz check-asan check-tsan check-bugs bench bench-peers format format-check clean help
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -277,6 +277,11 @@ check-tsan: need ## the tests with threads under the thread sanitizer
 run-tsan:
 	@$(MAKE) --no-print-directory -s -j$(JOBS) $(THREADED)
 	@$(RUN) $(THREADED)
+
+EXPLORE_SECONDS ?= 14400
+check-explore: need ## the explorer of direct queues, each case to its end or to 60 million states; an hour or more
+	@$(MAKE) --no-print-directory -s -j$(JOBS) $(BUILD)/tests/unit/direct_explore_test
+	@PAWL_EXPLORE=long TEST_TIMEOUT=$(EXPLORE_SECONDS) $(RUN) $(BUILD)/tests/unit/direct_explore_test
 
 check-bugs: need ## every seeded bug must make its test fail
 	@BUILD=$(BUILD) JOBS=$(JOBS) tests/bugs_run.sh

@@ -82,7 +82,8 @@ static struct pawl_memory *memory_find(const struct registry *r, const uint8_t l
                                        uint64_t queue)
 {
     struct pawl_memory *m = r->memories;
-    while (m && (m->queue != queue || memcmp(m->log_id, log_id, sizeof m->log_id) != 0))
+    while (m && (pawl_load_rlx_u64(&m->queue) != queue ||
+                 memcmp(m->log_id, log_id, sizeof m->log_id) != 0))
         m = m->next;
     return m;
 }
@@ -223,7 +224,7 @@ static int attach_once(struct registry *r, struct pawl_session *s, uint64_t queu
         for (struct pawl_use *u = r->uses; u; u = u->by_list)
             if (u->memory == m)
                 pawl_store_rel_u32(&u->over, 1);
-        m->queue = 0;
+        pawl_store_rlx_u64(&m->queue, 0);
         *later = true;
     }
     *later = *later || (rc == PAWL_E_PAUSED && (ok.flags & PAWL_DIRECT_LATER));
@@ -289,7 +290,7 @@ static void attach_again(struct pawl_session *s, struct pawl_use *use)
 {
     uint64_t until = pawl_clock_boot() + PAWL_NS_S;
     struct pawl_attach_direct ask = { .type = PAWL_ATTACH_DIRECT,
-                                      .queue = use->memory->queue,
+                                      .queue = pawl_load_rlx_u64(&use->memory->queue),
                                       .incarnation = use->memory->incarnation,
                                       .lane = use->number,
                                       .rights = use->rights };
@@ -415,7 +416,7 @@ int pawl_use_get(struct pawl *lane, struct pawl_queue_ref *q, uint32_t rights, u
     struct pawl_use *use = q->use;
     if (!use)
         for (use = lane->uses; use; use = use->next)
-            if (use->memory->queue == q->id && !pawl_load_rlx_u32(&use->over))
+            if (pawl_load_rlx_u64(&use->memory->queue) == q->id && !pawl_load_rlx_u32(&use->over))
                 break;
     if (use && pawl_load_acq_u32(&use->over)) {
         q->use = NULL;
@@ -457,7 +458,7 @@ int pawl_use_of_token(struct pawl *lane, const struct pawl_token *token, uint64_
         pthread_mutex_lock(&r->lock);
         for (const struct pawl_memory *m = r->memories; m; m = m->next)
             if (m->tag == tag)
-                queue = m->queue;
+                queue = pawl_load_rlx_u64(&m->queue);
         pthread_mutex_unlock(&r->lock);
     }
     if (queue == 0)
@@ -485,7 +486,7 @@ void pawl_use_end(struct pawl *lane, struct pawl_use *use)
     if (r) {
         struct pawl_memory *m = use->memory;
         struct pawl_attach_direct bye = { .type = PAWL_ATTACH_DETACH,
-                                          .queue = m->queue,
+                                          .queue = pawl_load_rlx_u64(&m->queue),
                                           .lane = use->number };
         pthread_mutex_lock(&r->lock);
         for (struct pawl_use **at = &r->uses; *at; at = &(*at)->by_list)

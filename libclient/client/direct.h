@@ -32,7 +32,8 @@ struct pawl_use_watch;
 struct pawl_memory {
     struct pawl_memory *next;
     uint8_t log_id[16]; /* of the broker: queue numbers are its */
-    uint64_t queue, incarnation;
+    uint64_t queue; /* 0: an older incarnation. Lanes read it without the registry's lock: atomic */
+    uint64_t incarnation;
     uint64_t tag; /* names it in tokens: 52 bits */
     int fd, spare_fds[8];
     uint32_t spare_count;
@@ -88,8 +89,8 @@ static inline uint64_t pawl_token_tag(const struct pawl_token *token)
 }
 
 /* direct_fd.c, for a lane with pawl_fd(). clear: before a look. arm: the look found nothing, after
- * the gate of readers was prepared and gave `kept`: the descriptor fires when something comes, and
- * in vain once a second. OK, E_RESOURCE. */
+ * the gate of readers was prepared and gave `kept`: the descriptor fires when something comes, or
+ * the queue is over. OK, E_RESOURCE. */
 void pawl_use_watch_clear(struct pawl_use *use);
 int pawl_use_watch_arm(struct pawl *lane, struct pawl_use *use, uint32_t kept);
 void pawl_use_watch_stop(struct pawl_use *use);

@@ -4,10 +4,11 @@
  *
  *   - a receive that does not wait and found nothing prepares the gate, looks once more, and hands
  *     the value of the gate to the thread: the steps of every sleeper (direct-queue.md 5.7)
- *   - the thread sleeps on it; woken, or after the back-stop of a second, it makes the eventfd
- *     readable, which is in the epoll of the lane, and waits for the next receive
+ *   - the thread sleeps on it; woken, or if after the back-stop of a second there may be something,
+ *     it makes the eventfd readable, which is in the epoll of the lane, and waits for the next
+ *     receive
  *   - a receive empties the eventfd before it looks
- * The thread touches the gate and its own words, nothing of the lane. */
+ * The thread reads the queue's words and the use's end, and touches nothing else of the lane. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,11 +23,23 @@ struct pawl_use_watch {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t thread;
+    const struct pawl_direct *q;
+    const uint32_t *over; /* of the use */
     uint32_t *gate;
     uint32_t kept; /* value of the gate to sleep on */
     bool armed, stop;
     int fd; /* eventfd */
 };
+
+/* Has anything come, or may it have: a sender who died before he woke us leaves the gate as it was.
+ * Of an empty queue head has met tail, and nothing is marked. */
+static bool is_news(const struct pawl_use_watch *w, uint32_t kept)
+{
+    const struct pawl_direct_shm *shm = w->q->shm;
+    return pawl_load_seq_u32(w->gate) != kept || pawl_load_rlx_u32(w->over) != 0 ||
+           pawl_direct_state(w->q) != PAWL_OK || (uint32_t)pawl_load_acq_u64(&shm->look) != 0 ||
+           (int64_t)(pawl_load_acq_u64(&shm->tail) - pawl_load_acq_u64(&shm->head)) > 0;
+}
 
 static void *watch(void *context)
 {
@@ -42,6 +55,8 @@ static void *watch(void *context)
         pthread_mutex_unlock(&w->lock);
         pawl_direct_gate_wait(w->gate, kept, PAWL_DIRECT_SLEEP_NS_MAX);
         pthread_mutex_lock(&w->lock);
+        if (!w->stop && !is_news(w, kept))
+            continue;
         w->armed = false;
         ssize_t n = write(w->fd, &one, sizeof one); /* a full counter is readable, too */
         (void)n;
@@ -56,6 +71,8 @@ static int start(struct pawl *lane, struct pawl_use *use)
     sigset_t all, before;
     if (!w)
         return PAWL_E_RESOURCE;
+    w->q = &use->memory->view;
+    w->over = &use->over;
     w->gate = &use->memory->view.shm->readers;
     w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event e = { .events = EPOLLIN, .data = { .fd = w->fd } };

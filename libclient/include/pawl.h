@@ -545,7 +545,8 @@ PAWL_API PAWL_CHECK int pawl_token_parse(const char *text, struct pawl_token *ou
  *   defer, reject, cancel, ack by id, peek, query but pawl_query_scan() of the dead; purge, pause;
  *   ids of operations, transactions. What is submitted is done at once.
  * - pawl_fd(): after a receive that did not wait and answered OK_EMPTY the descriptor fires when
- *   something comes, and once a second in vain; a thread of the library sleeps for it.
+ *   something comes, within a second if its sender died meanwhile; a thread of the library sleeps
+ *   for it.
  * - Who may attach (send or receive) can write the whole memory, and so harm this queue, but
  *   nothing else: E_QUEUE_DAMAGED.
  *

@@ -196,6 +196,14 @@ static void on_the_descriptor(void)
         } while (rc == PAWL_OK_EMPTY);
         harness_check_rc(pawl_ack(lane, &m.token, 0), PAWL_OK);
     }
+    /* While nothing comes it stays quiet, beyond the back-stop of a second, and then still fires.
+     */
+    harness_check_rc(pawl_receive(lane, "fd", NULL, &m), PAWL_OK_EMPTY);
+    harness_check(poll(&p, 1, 1500) == 0);
+    (void)harness_send(other, "fd", "x");
+    harness_check(poll(&p, 1, -1) == 1);
+    harness_check_rc(pawl_receive(lane, "fd", NULL, &m), PAWL_OK);
+    harness_check_rc(pawl_ack(lane, &m.token, 0), PAWL_OK);
     pawl_close(lane);
     pawl_close(other);
 }
