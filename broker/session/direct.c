@@ -135,6 +135,7 @@ static int take_memory(struct pawl_directs *set, struct pawl_direct_queue *q, in
     q->held = 0;
     q->life_next = 1;
     q->sweep_at = q->life_at = set->boot;
+    set->due = 0;
     lanes->bytes += cost;
     set->sessions->files++;
     return PAWL_OK;
@@ -267,6 +268,7 @@ void pawl_direct_queue_disown(struct pawl_directs *set, struct pawl_direct_queue
             if (holders[i].pid == pid && holders[i].start_time == start_time &&
                 pawl_direct_holder_write(fd, i + 1, 0, 0) == 0)
                 q->sweep_at = set->boot;
+    set->due = 0;
     free(holders);
     (void)close(fd);
 }
@@ -281,6 +283,7 @@ void pawl_direct_lane_over(struct pawl_directs *set, struct pawl_direct_queue *q
     pawl_direct_lane_dead(q->broker, lane);
     pawl_direct_queue_note(set, q, lane);
     q->sweep_at = set->boot;
+    set->due = 0;
 }
 
 void pawl_directs_session_dead(struct pawl_directs *set, uint64_t session)
@@ -372,11 +375,25 @@ static void drop(struct pawl_directs *set, struct pawl_direct_queue *q)
     free(q);
 }
 
+static uint64_t earliest(const struct pawl_directs *set)
+{
+    uint64_t next = UINT64_MAX;
+    for (struct pawl_list *l = set->queues.next; l != &set->queues; l = l->next) {
+        const struct pawl_direct_queue *q = PAWL_CONTAINER(l, struct pawl_direct_queue, place);
+        next = pawl_min_u64(next, pawl_min_u64(q->sweep_at, q->life_at));
+    }
+    return next;
+}
+
+/* The list is walked only where something is due, or changed since: turns are many. */
 uint32_t pawl_directs_turn(struct pawl_directs *set, uint64_t boot, uint64_t durable)
 {
     uint32_t n = 0;
+    bool waits = false; /* a dropped queue for the log */
     set->boot = boot;
     set->durable = durable;
+    if (boot < set->due)
+        return 0;
     struct pawl_list *next;
     for (struct pawl_list *l = set->queues.next; l != &set->queues; l = next) {
         struct pawl_direct_queue *q = PAWL_CONTAINER(l, struct pawl_direct_queue, place);
@@ -385,20 +402,17 @@ uint32_t pawl_directs_turn(struct pawl_directs *set, uint64_t boot, uint64_t dur
             drop(set, q);
             n++;
         } else {
+            waits = waits || q->dropped;
             n += turn_of(set, q);
         }
     }
+    set->due = waits ? 0 : earliest(set);
     return n;
 }
 
 uint64_t pawl_directs_next(const struct pawl_directs *set)
 {
-    uint64_t next = UINT64_MAX;
-    for (struct pawl_list *l = set->queues.next; l != &set->queues; l = l->next) {
-        const struct pawl_direct_queue *q = PAWL_CONTAINER(l, struct pawl_direct_queue, place);
-        next = pawl_min_u64(next, pawl_min_u64(q->sweep_at, q->life_at));
-    }
-    return next;
+    return set->due ? set->due : earliest(set);
 }
 
 /* --- what the core says ---------------------------------------------------------------------- */
@@ -443,6 +457,7 @@ static void changed(void *ctx, uint64_t id, bool gone, uint64_t wait_lsn)
         return;
     q->visible = wait_lsn;
     q->dropped = gone;
+    set->due = 0;
 }
 
 /* --- start and stop -------------------------------------------------------------------------- */

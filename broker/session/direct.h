@@ -89,6 +89,7 @@ struct pawl_directs {
     uint64_t incarnations; /* given by this broker */
     uint64_t boot;         /* clock of this turn */
     uint64_t durable;      /* of the log */
+    uint64_t due;          /* no queue has anything to do before; 0: to be looked for */
     uint32_t awaited;      /* queues; while there are any, a client may send a descriptor */
     uint64_t (*random)(void *ctx);
     void *random_ctx;

@@ -212,6 +212,7 @@ bool pawl_directs_attach(struct pawl_directs *set, struct pawl_session *session,
                          struct pawl_attach_direct_ok *ok, int *give, const char **why)
 {
     *give = -1;
+    set->due = 0; /* what comes here may have something to do at once */
     bool strange = fd >= 0 && fcntl(fd, F_GET_SEALS) < 0;
     if (!strange)
         attach(set, session, ask, &fd, ok, give);
@@ -255,6 +256,7 @@ void pawl_directs_locked(struct pawl_directs *set, struct pawl_session *session,
     pawl_direct_lane_live(q->broker, ask->lane);
     if (q->sweep_at == UINT64_MAX)
         q->sweep_at = set->boot;
+    set->due = 0;
     describe(q, ok);
     ok->lane = ask->lane;
 }
