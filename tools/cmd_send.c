@@ -267,7 +267,7 @@ int cli_send(struct cli *cli)
           NULL },
         { "separator", CLI_TEXT, &t.separator, "C", "of fields (a tab)", NULL },
         { "ordering-key", CLI_TEXT, &t.ordering_key, "K",
-          "one message of a key at a time (not yet)", NULL },
+          "one message of a key at a time, in the order sent", NULL },
         { "wait-room", CLI_WAIT, &t.wait_room, "D",
           "wait so long for room in a full queue\n(0; with --lines: inf)", &t.wait_room_given },
         { "from", CLI_NUMBER, &t.from, "N", "with --lines: begin with line N (1)", &t.from_given },

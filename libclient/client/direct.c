@@ -367,6 +367,7 @@ static int guard_start(struct registry *r)
 static int use_make(struct pawl *lane, uint64_t queue, uint32_t rights, uint64_t until,
                     struct pawl_use **out)
 {
+    pawl_uses_sweep(lane, false);
     struct registry *r = registry_of(lane);
     struct pawl_use *use = r ? calloc(1, sizeof *use) : NULL;
     if (!use)
@@ -418,9 +419,8 @@ int pawl_use_get(struct pawl *lane, struct pawl_queue_ref *q, uint32_t rights, u
         for (use = lane->uses; use; use = use->next)
             if (pawl_load_rlx_u64(&use->memory->queue) == q->id && !pawl_load_rlx_u32(&use->over))
                 break;
-    if (use && pawl_load_acq_u32(&use->over)) {
-        q->use = NULL;
-        pawl_use_end(lane, use);
+    if (use && !pawl_use_served(use)) {
+        pawl_use_over(lane, use);
         return pawl_call_refuse(lane, PAWL_E_QUEUE_GONE,
                                 "what direct queue %s held is gone with those who held it",
                                 q->name);
@@ -468,7 +468,15 @@ int pawl_use_of_token(struct pawl *lane, const struct pawl_token *token, uint64_
     return use_make(lane, queue, PAWL_USE_RECEIVE, until, out);
 }
 
-void pawl_use_end(struct pawl *lane, struct pawl_use *use)
+static void unname(struct pawl *lane, const struct pawl_use *use)
+{
+    for (uint32_t b = 0; b < PAWL_REF_BUCKETS; b++)
+        for (struct pawl_queue_ref *q = lane->ids_table[b]; q; q = q->by_id)
+            if (q->use == use)
+                q->use = NULL;
+}
+
+static void use_end(struct pawl *lane, struct pawl_use *use)
 {
     struct registry *r = registry_of(lane);
     for (struct pawl_use **at = &lane->uses; *at; at = &(*at)->next)
@@ -476,10 +484,7 @@ void pawl_use_end(struct pawl *lane, struct pawl_use *use)
             *at = use->next;
             break;
         }
-    for (uint32_t b = 0; b < PAWL_REF_BUCKETS; b++)
-        for (struct pawl_queue_ref *q = lane->ids_table[b]; q; q = q->by_id)
-            if (q->use == use)
-                q->use = NULL;
+    unname(lane, use);
     pawl_use_watch_stop(use);
     while (use->places > 0 && pawl_direct_abandon(&use->lane) == PAWL_OK)
         use->places--;
@@ -508,12 +513,36 @@ void pawl_use_end(struct pawl *lane, struct pawl_use *use)
     free(use);
 }
 
+void pawl_use_over(struct pawl *lane, struct pawl_use *use)
+{
+    pawl_store_rel_u32(&use->over, 1); /* the guard leaves it alone */
+    unname(lane, use);
+    lane->uses_over = true;
+    pawl_uses_sweep(lane, false);
+}
+
+void pawl_uses_sweep_over(struct pawl *lane, bool received)
+{
+    bool left = false;
+    for (struct pawl_use *use = lane->uses, *next; use; use = next) {
+        next = use->next;
+        if (pawl_load_rlx_u32(&use->over) == 0)
+            continue;
+        bool read = use->in_place || use->places > 0 || (use->bodies && !received);
+        if (read)
+            left = true;
+        else
+            use_end(lane, use);
+    }
+    lane->uses_over = left;
+}
+
 void pawl_uses_end(struct pawl *lane, bool forked)
 {
     while (lane->uses) {
         struct pawl_use *use = lane->uses;
         if (!forked) {
-            pawl_use_end(lane, use);
+            use_end(lane, use);
             continue;
         }
         lane->uses = use->next;

@@ -56,6 +56,7 @@ struct pawl_use {
     char name[PAWL_NAME_BYTES_MAX + 1]; /* of the queue, while places are open */
     uint32_t places;                    /* of the open reservation, not yet published or given up */
     bool full;                          /* the last send found no room */
+    bool in_place;                      /* something was received in place */
     uint8_t *bodies;                    /* of the last receive */
     uint64_t bodies_bytes;
     struct pawl_use_watch *watch; /* for pawl_fd(): direct_fd.c */
@@ -76,8 +77,29 @@ int pawl_use_of_token(struct pawl *lane, const struct pawl_token *token, uint64_
                       struct pawl_use **out);
 /* The lane's uses end: clean, or in a child of a fork, where they are nobody's. */
 void pawl_uses_end(struct pawl *lane, bool forked);
-/* This one ends. */
-void pawl_use_end(struct pawl *lane, struct pawl_use *use);
+/* Its queue is gone. It is found no more, and ends at once or at a later sweep: the program may
+ * still read what it received by it. */
+void pawl_use_over(struct pawl *lane, struct pawl_use *use);
+/* Ends the uses that are over, but for those that were read in place, which end with the lane: how
+ * long the program looks there is not known. received: of what was received, the bodies need not
+ * stay any longer. */
+void pawl_uses_sweep_over(struct pawl *lane, bool received);
+static inline void pawl_uses_sweep(struct pawl *lane, bool received)
+{
+    if (PAWL_UNLIKELY(lane->uses_over))
+        pawl_uses_sweep_over(lane, received);
+}
+
+/* False: the queue was dropped, or this use has no part in it any more. One load of a line that is
+ * written once a sweep. */
+static inline bool pawl_use_served(const struct pawl_use *use)
+{
+#ifdef PAWL_BUG_DIRECT_SERVED_UNASKED
+    return pawl_load_rlx_u32(&use->over) == 0;
+#endif
+    return pawl_load_rlx_u32(&use->over) == 0 &&
+           pawl_load_acq_u32(&use->lane.q.shm->state) != PAWL_DIRECT_CLOSED;
+}
 
 static inline bool pawl_token_is_direct(const struct pawl_token *token)
 {

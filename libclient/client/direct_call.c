@@ -7,6 +7,7 @@
  * process. */
 #include "client/direct.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,23 +28,26 @@ static int use_of(struct pawl *lane, struct pawl_queue_ref *q, uint32_t right,
                   struct pawl_use **out)
 {
     struct pawl_use *use = q->use;
-    if (PAWL_LIKELY(use && (use->rights & right) && pawl_load_rlx_u32(&use->over) == 0)) {
+    if (PAWL_LIKELY(use && (use->rights & right) && pawl_use_served(use))) {
         *out = use;
         return PAWL_OK;
     }
     return pawl_use_get(lane, q, right, pawl_add_sat(pawl_now(lane), lane->timeout_ns), out);
 }
 
+static int gone(struct pawl *lane)
+{
+    return pawl_call_refuse(lane, PAWL_E_QUEUE_GONE,
+                            "the direct queue was dropped, or its memory is gone");
+}
+
 /* The queue is not served any more, as the broker has left it in the memory. */
 static int state_of(struct pawl *lane, struct pawl_use *use)
 {
-    int rc = pawl_direct_state(&use->memory->view);
-    if (PAWL_LIKELY(rc == PAWL_OK && pawl_load_rlx_u32(&use->over) == 0))
+    if (PAWL_LIKELY(pawl_use_served(use)))
         return PAWL_OK;
-    pawl_use_end(lane, use);
-    return pawl_call_refuse(lane, PAWL_E_QUEUE_GONE,
-                            "the direct queue was dropped, or its memory "
-                            "is gone");
+    pawl_use_over(lane, use);
+    return gone(lane);
 }
 
 static int damaged(struct pawl *lane)
@@ -340,6 +344,7 @@ static int receive_now(struct pawl *lane, struct pawl_use *use, const char *queu
     bool in_place = (o->flags & PAWL_RECEIVE_IN_PLACE) != 0;
     uint64_t each = pawl_align_up(use->memory->view.shape.body_bytes, 64);
     uint32_t n = 0;
+    use->in_place |= in_place;
     while (n < max) {
         uint32_t count = (uint32_t)pawl_min_u64(ROW, max - n);
         for (uint32_t i = 0; i < count; i++)
@@ -382,6 +387,7 @@ int pawl_direct_call_receive(struct pawl *lane, struct pawl_queue_ref *q,
                              uint32_t max)
 {
     struct pawl_use *use;
+    pawl_uses_sweep(lane, true);
     if (PAWL_UNLIKELY(o->lease_kind == PAWL_LEASE_DETACHED))
         return unsupported(lane, "leases that outlive their process (PAWL_LEASE_DETACHED)");
     if (PAWL_UNLIKELY((o->flags & PAWL_RECEIVE_IN_PLACE) && (o->flags & PAWL_RECEIVE_AT_MOST_ONCE)))
@@ -448,7 +454,8 @@ static int lease_lost(struct pawl *lane)
 int pawl_direct_call_ack(struct pawl *lane, const struct pawl_token *token)
 {
     const struct pawl_use *use = lane->uses;
-    if (PAWL_UNLIKELY(lane->identified || !use || use->memory->tag != pawl_token_tag(token)))
+    if (PAWL_UNLIKELY(lane->identified || !use || use->memory->tag != pawl_token_tag(token) ||
+                      !pawl_use_served(use)))
         return pawl_direct_call_settle(lane, PAWL_CMD_ACK, token, 0, 0, 0);
     const struct pawl_direct_token t = token_in(token);
     int rc = pawl_direct_ack(&lane->uses->lane, &t);
@@ -473,6 +480,9 @@ int pawl_direct_call_settle(struct pawl *lane, uint16_t type, const struct pawl_
         if (rc != PAWL_OK)
             return rc;
     }
+    /* Not its end: what was received before may still be read. */
+    if (PAWL_UNLIKELY(!pawl_use_served(use)))
+        return gone(lane);
     const struct pawl_direct_token t = token_in(token);
     int rc;
     if (type == PAWL_CMD_ACK)
@@ -495,10 +505,19 @@ static struct pawl_use *reserved(struct pawl *lane, const char *queue)
     return NULL;
 }
 
+static int place_use(struct pawl *lane, const char *queue, struct pawl_use **use)
+{
+    struct pawl_queue_ref *q;
+    int rc =
+        pawl_queue_find_to_use(lane, queue, pawl_add_sat(pawl_now(lane), lane->timeout_ns), &q);
+    if (rc == PAWL_OK && q->mode != PAWL_DIRECT)
+        rc = pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED, "queue %s is not a direct one", queue);
+    return rc == PAWL_OK ? use_of(lane, q, PAWL_USE_SEND, use) : rc;
+}
+
 int pawl_place_reserve(struct pawl *lane, const char *queue, uint32_t n, void **places,
                        size_t *bytes)
 {
-    struct pawl_queue_ref *q;
     struct pawl_use *use;
     int rc = pawl_call_enter(lane);
     if (rc != PAWL_OK)
@@ -506,13 +525,14 @@ int pawl_place_reserve(struct pawl *lane, const char *queue, uint32_t n, void **
     if (!places || n == 0 || n > PAWL_PLACES_MAX)
         return pawl_call_leave(lane,
                                pawl_call_refuse(lane, PAWL_E_INVALID, "1..256 places and room"));
-    rc = pawl_queue_find_to_use(lane, queue, pawl_add_sat(pawl_now(lane), lane->timeout_ns), &q);
-    if (rc == PAWL_OK && q->mode != PAWL_DIRECT)
-        rc = pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED, "queue %s is not a direct one", queue);
-    if (rc == PAWL_OK)
-        rc = use_of(lane, q, PAWL_USE_SEND, &use);
-    if (rc == PAWL_OK && use->places > 0)
-        rc = refuse_send(lane, use, PAWL_E_MISUSE);
+    use = reserved(lane, queue);
+    if (use)
+        return pawl_call_leave(lane, refuse_send(lane, use, PAWL_E_MISUSE));
+    rc = place_use(lane, queue, &use);
+    if (rc == PAWL_E_QUEUE_GONE) { /* the name may be another queue's by now */
+        pawl_queue_doubt_last(lane);
+        rc = place_use(lane, queue, &use);
+    }
     if (rc != PAWL_OK)
         return pawl_call_leave(lane, rc);
     rc = pawl_direct_reserve(&use->lane, n);
@@ -521,7 +541,7 @@ int pawl_place_reserve(struct pawl *lane, const char *queue, uint32_t n, void **
         return pawl_call_leave(lane, rc);
     }
     use->places = (uint32_t)rc;
-    memcpy(use->name, q->name, sizeof use->name);
+    (void)snprintf(use->name, sizeof use->name, "%s", queue);
     for (uint32_t i = 0; i < use->places; i++)
         places[i] = pawl_direct_place_at(&use->lane, i);
     if (bytes)
@@ -540,6 +560,8 @@ int pawl_place_publish(struct pawl *lane, const char *queue, size_t bytes, struc
         rc = pawl_call_refuse(lane, PAWL_E_MISUSE, "no place of the queue is reserved");
     else if (bytes > use->memory->view.shape.body_bytes)
         rc = refuse_send(lane, use, PAWL_E_TOO_BIG);
+    else if (!pawl_use_served(use))
+        rc = pawl_direct_abandon(&use->lane) == PAWL_OK ? gone(lane) : PAWL_E_QUEUE_DAMAGED;
     else
         rc = pawl_direct_publish(&use->lane, (uint32_t)bytes, 0, &position);
     if (use && rc != PAWL_E_TOO_BIG)
@@ -578,6 +600,8 @@ int pawl_lease_holds(struct pawl *lane, const struct pawl_token *token)
             lane, pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED, "the token is of no direct queue"));
     if (!use || use->memory->tag != pawl_token_tag(token))
         rc = pawl_use_of_token(lane, token, pawl_add_sat(pawl_now(lane), lane->timeout_ns), &use);
+    if (rc == PAWL_OK && !pawl_use_served(use))
+        rc = gone(lane);
     if (rc == PAWL_OK) {
         const struct pawl_direct_token t = token_in(token);
         if (!pawl_direct_holds(&use->lane, &t))

@@ -186,6 +186,7 @@ struct pawl {
 
     /* --- queues --- */
     struct pawl_use *uses;                /* of direct queues: direct.h */
+    bool uses_over;                       /* some are over and not yet ended */
     struct pawl_queue_ref *last_ref;      /* of the last call by name */
     struct pawl_queue_ref *last_delivery; /* of the last delivery read */
     struct pawl_queue_ref **names_table, **ids_table;

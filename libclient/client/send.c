@@ -19,6 +19,15 @@
 
 static const struct pawl_send_options plain_options = PAWL_SEND_OPTIONS_INIT;
 
+/* Also one without its length: taken for no key at all, every repeat would be another message. */
+static bool key_wrong(const void *key, uint32_t bytes)
+{
+#ifdef PAWL_BUG_KEY_WITHOUT_LENGTH
+    return bytes > PAWL_KEY_BYTES_MAX || (!key && bytes);
+#endif
+    return bytes > PAWL_KEY_BYTES_MAX || !key != !bytes;
+}
+
 /* Checks the arguments of one message and sizes its record. */
 int pawl_send_plan(struct pawl *lane, struct pawl_send_plan *p, const void *body, size_t bytes,
                    const struct pawl_send_options *options)
@@ -39,9 +48,13 @@ int pawl_send_plan(struct pawl *lane, struct pawl_send_plan *p, const void *body
         return pawl_call_refuse(lane, PAWL_E_INVALID, "size of the options is none");
     if (p->o.priority >= PAWL_PRIORITIES)
         return pawl_call_refuse(lane, PAWL_E_INVALID, "priority is 0..7");
-    if (p->o.key_bytes > PAWL_KEY_BYTES_MAX || p->o.ordering_key_bytes > PAWL_KEY_BYTES_MAX ||
-        (!p->o.key && p->o.key_bytes) || (!p->o.ordering_key && p->o.ordering_key_bytes))
-        return pawl_call_refuse(lane, PAWL_E_INVALID, "a key has 1..255 bytes");
+    if (key_wrong(p->o.key, p->o.key_bytes))
+        return pawl_call_refuse(lane, PAWL_E_INVALID,
+                                "a key has 1..255 bytes: set both key and key_bytes, or neither");
+    if (key_wrong(p->o.ordering_key, p->o.ordering_key_bytes))
+        return pawl_call_refuse(lane, PAWL_E_INVALID,
+                                "an ordering key has 1..255 bytes: set both ordering_key and "
+                                "ordering_key_bytes, or neither");
     if (p->o.delay_ns > PAWL_DELAY_NS_MAX)
         return pawl_call_refuse(lane, PAWL_E_INVALID, "delay_ns is at most 10 years");
     if (p->o.delay_ns && p->o.at_wall_ns)
@@ -284,9 +297,13 @@ int pawl_send_batch(struct pawl *lane, const char *queue, const struct pawl_item
     if (q && q->use && queue && q->generation == lane->names && strcmp(q->name, queue) == 0 &&
         are_plain(items, n)) {
         rc = pawl_direct_call_send_batch(lane, q, items, n, out);
-        if (PAWL_UNLIKELY(rc == PAWL_E_QUEUE_GONE))
-            pawl_queue_doubt_last(lane);
-        return pawl_call_leave(lane, rc);
+        if (PAWL_LIKELY(rc != PAWL_E_QUEUE_GONE))
+            return pawl_call_leave(lane, rc);
+        pawl_queue_doubt_last(lane);
+        if (out[0].result == PAWL_OK)
+            return pawl_call_leave(lane, rc);
+        lane->text[0] = '\0'; /* the name may be another queue's by now */
+        lane->outcome_set = false;
     }
     struct pawl_row *rows = batch_rows(lane, n);
     if (!rows)

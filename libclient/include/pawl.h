@@ -297,7 +297,7 @@ struct pawl_header {
 
 struct pawl_send_options {
     size_t size;
-    const void *key;          /* dedup key, 1..255 bytes; NULL: none */
+    const void *key;          /* dedup key, 1..255 bytes, with key_bytes; NULL and 0: none */
     const void *ordering_key; /* one message of a key at a time, in order; NULL: none, unless the
                                  queue is PAWL_QUEUE_ORDERED */
     uint32_t key_bytes, ordering_key_bytes;

@@ -24,6 +24,8 @@ broker_kill
 broker_start
 expect 0 "\"result\":\"PAWL_OK_DUPLICATE\".*\"id\":\"?$id.*\"state\":\"ACKED\"" pawl --json send orders body --key k
 expect 1 'PAWL_E_KEY_MISMATCH' pawl send orders other --key k
+expect 1 'PAWL_E_INVALID.*key has 1..255' pawl send orders body --key ''
+expect 1 'PAWL_E_INVALID.*key has 1..255' pawl send orders body --ordering-key ''
 expect 3 '' pawl receive orders
 expect 0 "^ *$id +ACKED" pawl query orders --key k
 expect 0 "\"id\":\"?$id.*\"state\":\"ACKED\"" pawl --json query orders --key k

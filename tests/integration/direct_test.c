@@ -551,6 +551,67 @@ static void dropped(void)
     pawl_close(other);
 }
 
+/* Who goes on with what he knew of a queue is told, whatever he calls, and never puts a message
+ * into memory that nobody looks at any more. */
+static void dropped_unseen(void)
+{
+    harness_step("drop, unseen by a producer");
+    struct pawl *lane = harness_open(&broker), *other = harness_open(&broker);
+    struct pawl_receive_options o = PAWL_RECEIVE_OPTIONS_INIT;
+    struct pawl_message m;
+    void *place[2];
+    size_t bytes;
+    make(lane, "unseen", 64, 16);
+    (void)harness_send(lane, "unseen", "x");
+    (void)harness_send(lane, "unseen", "in place");
+    m = take(lane, "unseen", 0);
+    const char *copied = m.body;
+    struct pawl_message read;
+    o.flags = PAWL_RECEIVE_IN_PLACE;
+    harness_check_rc(pawl_receive(lane, "unseen", &o, &read), PAWL_OK);
+    harness_check_rc(pawl_place_reserve(lane, "unseen", 2, place, &bytes), 2);
+    harness_check_rc(pawl_queue_drop(other, "unseen"), PAWL_OK);
+
+    harness_check_rc(pawl_ack(lane, &read.token, 0), PAWL_E_QUEUE_GONE);
+    harness_check_rc(pawl_lease_holds(lane, &read.token), PAWL_E_QUEUE_GONE);
+    harness_check_rc(pawl_nack(lane, &read.token, 0, NULL), PAWL_E_QUEUE_GONE);
+    harness_check_rc(pawl_place_publish(lane, "unseen", 1, NULL), PAWL_E_QUEUE_GONE);
+    harness_check_rc(pawl_send(lane, "unseen", "y", 1, NULL, NULL), PAWL_E_NOT_FOUND);
+    harness_check_rc(pawl_place_publish(lane, "unseen", 1, NULL), PAWL_E_QUEUE_GONE);
+    harness_check_rc(pawl_place_publish(lane, "unseen", 1, NULL), PAWL_E_MISUSE);
+    /* What was received before is still there to be read. */
+    harness_check(memcmp(read.body, "in place", read.bytes) == 0);
+    harness_check(m.bytes == 1 && *copied == 'x');
+
+    /* A queue of that name again: sends find it, each kind of them. */
+    const struct pawl_item rows[2] = { { .body = "2", .bytes = 1 }, { .body = "3", .bytes = 1 } };
+    struct pawl_sent sent[2];
+    for (int kind = 0; kind < 4; kind++) {
+        make(other, "unseen", 64, 16);
+        (void)harness_send(lane, "unseen", "1");
+        harness_check_rc(pawl_queue_drop(other, "unseen"), PAWL_OK);
+        make(other, "unseen", 64, 16);
+        struct pawl_send_options with = PAWL_SEND_OPTIONS_INIT;
+        if (kind == 0)
+            harness_check_rc(pawl_send(lane, "unseen", "2", 1, NULL, NULL), PAWL_OK);
+        if (kind == 1)
+            harness_check_rc(pawl_send(lane, "unseen", "2", 1, &with, NULL), PAWL_OK);
+        if (kind == 2)
+            harness_check_rc(pawl_send_batch(lane, "unseen", rows, 2, sent), PAWL_OK);
+        if (kind == 3) {
+            harness_check_rc(pawl_place_reserve(lane, "unseen", 1, place, &bytes), 1);
+            memcpy(place[0], "2", 1);
+            harness_check_rc(pawl_place_publish(lane, "unseen", 1, NULL), PAWL_OK);
+        }
+        m = take(other, "unseen", 0);
+        harness_check(m.bytes == 1 && *(const char *)m.body == '2');
+        harness_check_rc(pawl_ack(other, &m.token, 0), PAWL_OK);
+        harness_check_rc(pawl_queue_drop(other, "unseen"), PAWL_OK);
+    }
+    pawl_close(lane);
+    pawl_close(other);
+}
+
 int main(void)
 {
     harness_begin("direct_test", 240);
@@ -570,6 +631,7 @@ int main(void)
     lanes_of_one_process();
     rights();
     dropped();
+    dropped_unseen();
     harness_broker_stop(&broker);
     return 0;
 }

@@ -604,6 +604,16 @@ static void arguments_are_checked_before_anything_is_sent(void **state)
     o.key = "k";
     o.key_bytes = 256;
     assert_int_equal(pawl_send(lane, "q", "x", 1, &o, NULL), PAWL_E_INVALID);
+    o.key_bytes = 0; /* forgotten: not the same as no key */
+    assert_int_equal(pawl_send(lane, "q", "x", 1, &o, NULL), PAWL_E_INVALID);
+    assert_non_null(strstr(pawl_last_text(lane), "key_bytes"));
+    o.key = NULL;
+    o.key_bytes = 1;
+    assert_int_equal(pawl_send(lane, "q", "x", 1, &o, NULL), PAWL_E_INVALID);
+    o.key_bytes = 0;
+    o.ordering_key = "k";
+    assert_int_equal(pawl_send(lane, "q", "x", 1, &o, NULL), PAWL_E_INVALID);
+    o.ordering_key = NULL;
     o.size = 0;
     assert_int_equal(pawl_send(lane, "q", "x", 1, &o, NULL), PAWL_E_INVALID);
     r.lease_ns = PAWL_LEASE_NS_MIN - 1;
