@@ -84,8 +84,8 @@ struct pawl_direct_shm {
     uint8_t pad4[256 - 4];
     uint32_t writers; /* the same for who waits for room */
     uint8_t pad5[256 - 4];
-    /* broker; 0 each in a queue that is served. The line is written once a sweep, so that every call
-     * may look whether the queue was dropped. */
+    /* broker; 0 each in a queue that is served. The line is written once a sweep, so that every
+     * call may look whether the queue was dropped. */
     uint32_t state; /* enum pawl_direct_state */
     int32_t reason; /* with CLOSED: the PAWL_E_ code of every call from now on */
     uint64_t broker_epoch;
