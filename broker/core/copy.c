@@ -85,6 +85,15 @@ static bool copy_message(struct pawl_core *core, uint32_t n, uint64_t *budget)
 #endif
     if (pawl_core_terminal(m->state))
         return copy_tombstone(core, n, budget);
+#ifndef PAWL_BUG_VOID_COPIED
+    /* A lease of an earlier start of the machine, which had no room yet to be given back. With this
+     * segment may go what tells of that start, and then nothing would say that it is void. */
+    if (m->state == PAWL_STATE_LEASED && m->grant >> PAWL_EPOCH_SHIFT < core->void_below) {
+        if (*budget == 0 || !pawl_core_has_room(core, pawl_core_message_live_bytes(core, m)))
+            return false;
+        pawl_core_lease_void(core, n);
+    }
+#endif
     bool keyed = m->flags & PAWL_MESSAGE_ORDERED;
 #ifdef PAWL_BUG_ORDER_NOT_COPIED
     keyed = false;

@@ -235,6 +235,8 @@ bool pawl_core_lease_current(const struct pawl_core *core, const struct pawl_cor
 /* Ends it, message lives on. op NULL: not by a command. delay: UINT64_MAX ladder. Returns the lsn
  * of the record, 0 for none. Needs PAWL_BACK_ROOM. */
 #define PAWL_BACK_ROOM (sizeof(struct pawl_back_rec) + PAWL_REASON_BYTES_MAX + PAWL_RECORD_HEAD + 8)
+/* Given back without a record: the fact of the message, which must follow at once, tells it. */
+void pawl_core_lease_void(struct pawl_core *core, uint32_t message);
 uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t message, enum pawl_back_cause cause,
                               const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
                               uint32_t reason_bytes);

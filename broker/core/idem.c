@@ -415,7 +415,8 @@ static void verify_one(const struct pawl_core *core, uint32_t n)
     PAWL_ASSERT(!e->planned);
     PAWL_ASSERT(e->session == 0 || e->state == PAWL_IDEM_IN_PROGRESS);
     PAWL_ASSERT(e->home.segment != 0 || pawl_core_queue_at(core, e->table)->gone);
-    PAWL_ASSERT(!core->started || pawl_core_queue_at(core, e->table)->gone ||
+    /* None while the answer is on its way: the lease has not begun. */
+    PAWL_ASSERT(!core->started || pawl_core_queue_at(core, e->table)->gone || e->pending ||
                 pawl_timer_armed(&core->wheel, e->timer));
 }
 

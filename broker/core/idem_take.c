@@ -88,6 +88,12 @@ static uint32_t find_key(const struct pawl_take *t, uint64_t *id, uint64_t *id_h
     return pawl_core_idem_find(t->core, *id, *id_high);
 }
 
+/* Its timer may be late: what was forgotten to one caller is so to all. */
+static bool forgotten(const struct pawl_core *core, uint32_t n)
+{
+    return at(core, n)->state != PAWL_IDEM_IN_PROGRESS && pawl_core_idem_over(core, at(core, n));
+}
+
 int pawl_core_idem_check(struct pawl_take *t, struct pawl_idem_plan *p)
 {
     struct pawl_core *core = t->core;
@@ -104,7 +110,11 @@ int pawl_core_idem_check(struct pawl_take *t, struct pawl_idem_plan *p)
     p->value = 0;
     uint64_t id, id_high;
     uint32_t n = find_key(t, &id, &id_high);
+#ifdef PAWL_BUG_IDEM_FORGOTTEN_HALF
     if (n == 0)
+#else
+    if (n == 0 || forgotten(core, n))
+#endif
         return PAWL_E_NOT_FOUND;
     if (at(core, n)->planned)
         return PAWL_E_INVALID; /* two steps of one transaction */
@@ -306,9 +316,8 @@ static void begin(struct pawl_take *t, struct pawl_core_queue *table)
     const struct pawl_cmd_idem *c = t->fixed;
     uint64_t id, id_high;
     uint32_t n = find_key(t, &id, &id_high);
-    if (n && at(core, n)->state != PAWL_IDEM_IN_PROGRESS &&
-        pawl_core_idem_over(core, at(core, n))) {
-        pawl_core_idem_free(core, n); /* its timer is late */
+    if (n && forgotten(core, n)) {
+        pawl_core_idem_free(core, n);
         n = 0;
     }
     const struct pawl_core_idem *e = n ? at(core, n) : NULL;
@@ -340,37 +349,40 @@ bool pawl_core_idem_fits(const struct pawl_cmd_idem *c, uint32_t variable_bytes)
     return bytes <= variable_bytes && variable_bytes - bytes < 8;
 }
 
+/* Its time is over, which no timer has said yet: it is said now, before anybody is told, or the
+ * owner would have his full time again after a crash. */
+static void say_over(struct pawl_take *t, uint32_t n)
+{
+    struct pawl_core *core = t->core;
+    const struct pawl_core_idem *e = at(core, n);
+    if (e->state != PAWL_IDEM_IN_PROGRESS || !pawl_core_idem_over(core, e))
+        return;
+    pawl_core_lane_log(core, t->lane);
+    (void)pawl_core_idem_abandon(core, n, NULL);
+}
+
 static void read_key(struct pawl_take *t)
 {
     struct pawl_core *core = t->core;
     const struct pawl_cmd_idem *c = t->fixed;
     uint64_t id, id_high;
     uint32_t n = find_key(t, &id, &id_high);
-    const struct pawl_core_idem *e = n ? at(core, n) : NULL;
-    uint8_t state = e ? e->state : PAWL_IDEM_NONE;
-    if (e && pawl_core_idem_over(core, e)) {
-        state = state == PAWL_IDEM_IN_PROGRESS ? PAWL_IDEM_ABANDONED : PAWL_IDEM_NONE;
-    }
-    if (state == PAWL_IDEM_NONE)
+    if (n == 0 || forgotten(core, n)) {
         pawl_core_take_answer(t, PAWL_OK_MISSING, 0, pawl_core_appended(core));
-    else if (c->grant && c->grant != e->grant)
+        return;
+    }
+#ifndef PAWL_BUG_IDEM_READ_UNSAID
+    if (pawl_core_has_room(core, PAWL_IDEM_ROOM)) /* else it is told as in progress, with no time */
+        say_over(t, n);
+    uint8_t state = at(core, n)->state;
+#else
+    uint8_t state =
+        pawl_core_idem_over(core, at(core, n)) ? PAWL_IDEM_ABANDONED : at(core, n)->state;
+#endif
+    if (c->grant && c->grant != at(core, n)->grant)
         pawl_core_take_answer(t, PAWL_E_CONFLICT, 0, pawl_core_appended(core));
     else
         tell(t, n, state, c->offset);
-}
-
-/* Refused since its time is over, which no timer has said yet: it is said now, before the owner is
- * told, or he would have his full time again after a crash. */
-static void say_over(struct pawl_take *t)
-{
-    struct pawl_core *core = t->core;
-    uint64_t id, id_high;
-    uint32_t n = find_key(t, &id, &id_high);
-    const struct pawl_core_idem *e = n ? at(core, n) : NULL;
-    if (!e || e->state != PAWL_IDEM_IN_PROGRESS || !pawl_core_idem_over(core, e))
-        return;
-    pawl_core_lane_log(core, t->lane);
-    (void)pawl_core_idem_abandon(core, n, NULL);
 }
 
 static void take_plan(struct pawl_take *t)
@@ -379,8 +391,10 @@ static void take_plan(struct pawl_take *t)
     struct pawl_idem_plan p;
     int result = pawl_core_idem_check(t, &p);
 #ifndef PAWL_BUG_IDEM_OVER_UNSAID
-    if (result == PAWL_E_LEASE_LOST)
-        say_over(t);
+    uint64_t id, id_high;
+    uint32_t n = result == PAWL_E_LEASE_LOST ? find_key(t, &id, &id_high) : 0;
+    if (n)
+        say_over(t, n);
 #endif
     if (p.n == 0) {
         pawl_core_take_answer(t, result, p.value, pawl_core_appended(core));

@@ -300,6 +300,15 @@ static uint64_t give_back(struct pawl_core *core, uint32_t n, struct pawl_back_r
     return lsn;
 }
 
+void pawl_core_lease_void(struct pawl_core *core, uint32_t n)
+{
+    const struct pawl_core_message *m = pawl_core_message_at(core, n);
+    struct pawl_core_queue *q = pawl_core_queue_at(core, m->queue);
+    struct pawl_back_rec r = { .cause = PAWL_BACK_RELEASED, .queue = q->id, .message = m->id };
+    decide(core, m, 0, &r);
+    pawl_core_back_apply(core, &r, NULL, 0, q, n);
+}
+
 uint64_t pawl_core_lease_back(struct pawl_core *core, uint32_t n, enum pawl_back_cause cause,
                               const struct pawl_op_rec *op, uint64_t delay, const uint8_t *reason,
                               uint32_t reason_bytes)

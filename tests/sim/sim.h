@@ -16,6 +16,7 @@
  *   sim_order.c   order, limits and counts over many messages
  *   sim_key.c     dedup keys
  *   sim_state.c   tables and reservations   sim_state_ask.c what clients ask of them
+ *   sim_idem.c    idempotent operations
  *   sim_unit.c    operations under an id of their caller, transactions, RESOLVE
  *   sim_note.c    the trace, its hash, the end at a violation
  *
@@ -254,6 +255,7 @@ struct sim_totals {
     uint64_t seeds, operations, answers, deliveries, crashes, recoveries, turns, messages, scans,
         ordered, keys_again, keys_repeated, keys_other, units, units_repeated, units_resolved,
         units_fenced, units_known;
+    uint64_t idem_told[PAWL_IDEM_FAILED + 1]; /* by enum pawl_idem_state */
     uint64_t time_ns, checks;
     uint64_t faults[SIM_FAULTS];
     uint64_t results[128]; /* by 100 + result */

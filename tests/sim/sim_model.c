@@ -282,6 +282,7 @@ void sim_model_take(struct sim *w, struct sim_op *op)
     case PAWL_CMD_STATE:
     case PAWL_CMD_STATE_SCAN:
     case PAWL_CMD_RESERVE:
+    case PAWL_CMD_IDEM:
         sim_state_take(w, op);
         break;
     case PAWL_CMD_SEND:

@@ -106,6 +106,7 @@ const char *sim_type_name(uint16_t type)
         [PAWL_CMD_STATE] = "state",
         [PAWL_CMD_STATE_SCAN] = "state_scan",
         [PAWL_CMD_RESERVE] = "reserve",
+        [PAWL_CMD_IDEM] = "idem",
     };
     return type < PAWL_CMD_TYPES && names[type] ? names[type] : "?";
 }

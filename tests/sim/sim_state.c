@@ -19,7 +19,7 @@ void sim_thing_add(struct sim_state_set *set, const struct sim_state_way *way)
     set->ways[set->count++] = *way;
 }
 
-static void replace(struct sim_state_set *set, struct sim_state_set *by)
+void sim_thing_replace(struct sim_state_set *set, struct sim_state_set *by)
 {
     free(set->ways);
     *set = *by;
@@ -44,7 +44,7 @@ void sim_thing_push(struct sim_state *s, struct sim_thing *t)
     t->stand_count++;
 }
 
-static struct sim_state_pred *find_pred(struct sim_state_way *way, uint32_t op)
+struct sim_state_pred *sim_thing_find_pred(struct sim_state_way *way, uint32_t op)
 {
     for (uint32_t i = 0; i < PREDS; i++)
         if (way->preds[i].op == op)
@@ -53,7 +53,7 @@ static struct sim_state_pred *find_pred(struct sim_state_way *way, uint32_t op)
 }
 
 /* In order of operations, so that two of the same meaning are the same bytes. */
-static void set_pred(struct sim *w, struct sim_state_way *way, const struct sim_state_pred *p)
+void sim_thing_set_pred(struct sim *w, struct sim_state_way *way, const struct sim_state_pred *p)
 {
     SIM_CHECK(w, way->preds[PREDS - 1].op == 0, "more open operations than the model holds");
     way->preds[PREDS - 1] = *p;
@@ -65,7 +65,7 @@ static void set_pred(struct sim *w, struct sim_state_way *way, const struct sim_
     }
 }
 
-static void clear_pred(struct sim_state_way *way, struct sim_state_pred *p)
+void sim_thing_clear_pred(struct sim_state_way *way, struct sim_state_pred *p)
 {
     uint32_t i = (uint32_t)(p - way->preds);
     memmove(&way->preds[i], &way->preds[i + 1], (PREDS - i - 1) * sizeof *p);
@@ -81,6 +81,9 @@ static void dump(const struct sim_thing *t)
             const struct sim_state_way *way = &t->stands[s].set.ways[i];
             fprintf(stderr, "    write %u state %u number %" PRId64 " end %" PRIu64, way->write,
                     way->state, way->number, way->end);
+            if (t->idem)
+                fprintf(stderr, " late %" PRIu64 " hash %u said %" PRId64, way->late, way->hash,
+                        way->posted);
             for (uint32_t p = 0; p < PREDS && way->preds[p].op; p++)
                 fprintf(stderr, " [op %u %s check %u found %u number %" PRId64 "%s]",
                         way->preds[p].op, pawl_strname(way->preds[p].result), way->preds[p].check,
@@ -229,7 +232,7 @@ static void decide(struct sim *w, struct sim_thing *t, const struct sim_state_wa
         may_be_full = c.op == PAWL_RESERVE_TAKE;
         decide_move(w, t, is, &to, op, &c, &p);
     }
-    set_pred(w, &to, &p);
+    sim_thing_set_pred(w, &to, &p);
     sim_thing_add(out, &to);
     if (!may_be_full)
         return;
@@ -237,7 +240,7 @@ static void decide(struct sim *w, struct sim_thing *t, const struct sim_state_wa
      */
     struct sim_state_way full = *is;
     p = (struct sim_state_pred){ .op = op->number, .result = PAWL_E_FULL, .check = CHECK_ANY };
-    set_pred(w, &full, &p);
+    sim_thing_set_pred(w, &full, &p);
     sim_thing_add(out, &full);
 }
 
@@ -255,24 +258,28 @@ static bool forgotten(const struct sim *w, const struct sim_thing *t,
 
 static void take(struct sim *w, struct sim_thing *t, struct sim_op *op)
 {
+    if (t->idem) {
+        sim_idem_take(w, t, op);
+        return;
+    }
     sim_thing_push(w->state, t);
     struct sim_state_set *set = current(t), out = { 0 };
     for (uint32_t i = 0; i < set->count; i++) {
         struct sim_state_way way = set->ways[i], none;
-        struct sim_state_pred *p = find_pred(&way, op->number);
+        struct sim_state_pred *p = sim_thing_find_pred(&way, op->number);
         if (p && p->record) {
             sim_thing_add(&out, &way); /* the lane's window answers */
             continue;
         }
         if (p) {
             sim_thing_add(&out, &way); /* so may a refusal be, while the broker lives */
-            clear_pred(&way, p);
+            sim_thing_clear_pred(&way, p);
         }
         decide(w, t, &way, op, &out);
         if (forgotten(w, t, &way, &none))
             decide(w, t, &none, op, &out);
     }
-    replace(set, &out);
+    sim_thing_replace(set, &out);
 }
 
 /* --- what shows ------------------------------------------------------------------------------ */
@@ -336,7 +343,7 @@ static bool value_fits(const struct sim *w, const struct sim_state_way *way, con
 static bool fits(const struct sim *w, const struct sim_thing *t, struct sim_state_way *way,
                  const struct sim_op *op, const struct shown *a)
 {
-    const struct sim_state_pred *p = find_pred(way, op->number);
+    const struct sim_state_pred *p = sim_thing_find_pred(way, op->number);
     if (!p || p->result != a->result)
         return false;
     switch (p->check) {
@@ -351,6 +358,8 @@ static bool fits(const struct sim *w, const struct sim_thing *t, struct sim_stat
     default:
         break;
     }
+    if (t->idem)
+        return sim_idem_fits(w, t, p, a->data, a->bytes);
     if (t->id && a->result == PAWL_OK)
         return a->value == (uint64_t)p->number; /* the state */
     if (a->result != PAWL_OK)
@@ -371,7 +380,7 @@ static bool fits(const struct sim *w, const struct sim_thing *t, struct sim_stat
 static void filter(struct sim *w, struct sim_thing *t, const struct sim_op *op,
                    const struct shown *a)
 {
-    uint32_t found = 0;
+    uint32_t found = 0, said = 0;
     uint64_t version = 0;
     for (uint32_t s = t->stand_count; s-- > 0;) {
         struct sim_state_set *set = &t->stands[s].set, kept = { 0 };
@@ -379,14 +388,22 @@ static void filter(struct sim *w, struct sim_thing *t, const struct sim_op *op,
             struct sim_state_way way = set->ways[i];
             if (!fits(w, t, &way, op, a))
                 continue;
-            const struct sim_state_pred *p = find_pred(&way, op->number);
+            const struct sim_state_pred *p = sim_thing_find_pred(&way, op->number);
             if (!t->id && (p->check == CHECK_VERSION || (p->check == CHECK_DATA && a->data)))
                 found = found == 0 || found == p->found ? p->found : AMBIGUOUS;
+            said = said == 0 || said == p->said ? p->said : AMBIGUOUS;
             sim_thing_add(&kept, &way);
         }
         if (kept.count == 0 && s + 1 == t->stand_count) {
             dump(t);
-            if (a->data && !t->id) {
+            if (a->data && t->idem) {
+                struct pawl_idem_data d;
+                memcpy(&d, a->data, sizeof d);
+                fprintf(stderr,
+                        "shown: state %u hash %" PRIx64 " grant %" PRIx64 " random %" PRIx64
+                        " attempts %u pid %u lsn %" PRIu64 " bytes %u\n",
+                        d.state, d.hash, d.grant, d.random, d.attempts, d.pid, d.lsn, d.bytes);
+            } else if (a->data && !t->id) {
                 struct pawl_state_data d;
                 memcpy(&d, a->data, sizeof d);
                 fprintf(stderr, "shown: version %" PRIx64 " kind %u number %" PRId64 " bytes %u\n",
@@ -402,7 +419,12 @@ static void filter(struct sim *w, struct sim_thing *t, const struct sim_op *op,
         if (kept.count == 0)
             sim_thing_drop(t, s);
         else
-            replace(set, &kept);
+            sim_thing_replace(set, &kept);
+    }
+    if (t->idem) {
+        if (a->data)
+            sim_idem_learn(w, t, found, said, a->data);
+        return;
     }
     version = a->value;
     if (op->type == PAWL_CMD_STATE_SCAN && a->data)
@@ -504,15 +526,20 @@ static void answer_stock(struct sim *w, const struct sim_op *op, int32_t result,
 
 /* --- hooks ----------------------------------------------------------------------------------- */
 
-#define EACH_THING(s, t)                                                                         \
-    for (uint32_t i_ = 0; i_ < KEYS + (s)->count; i_++)                                          \
-        for (struct sim_thing *t = i_ < KEYS ? &(s)->keys[i_] : (s)->reservations[i_ - KEYS]; t; \
-             t = NULL)
+static struct sim_thing *thing_at(struct sim_state *s, uint32_t i)
+{
+    return i < KEYS           ? &s->keys[i]
+           : i < KEYS + IDEMS ? &s->idems[i - KEYS]
+                              : s->reservations[i - KEYS - IDEMS];
+}
+#define EACH_THING(s, t)                                        \
+    for (uint32_t i_ = 0; i_ < KEYS + IDEMS + (s)->count; i_++) \
+        for (struct sim_thing *t = thing_at(s, i_); t; t = NULL)
 
 bool sim_state_names(const struct sim_op *op)
 {
     return op->type == PAWL_CMD_STATE || op->type == PAWL_CMD_STATE_SCAN ||
-           op->type == PAWL_CMD_RESERVE;
+           op->type == PAWL_CMD_RESERVE || op->type == PAWL_CMD_IDEM;
 }
 
 void sim_state_take(struct sim *w, struct sim_op *op)
@@ -553,12 +580,12 @@ static void forget_op(struct sim_thing *t, uint32_t op)
         struct sim_state_set *set = &t->stands[s].set, kept = { 0 };
         for (uint32_t i = 0; i < set->count; i++) {
             struct sim_state_way way = set->ways[i];
-            struct sim_state_pred *p = find_pred(&way, op);
+            struct sim_state_pred *p = sim_thing_find_pred(&way, op);
             if (p)
-                clear_pred(&way, p);
+                sim_thing_clear_pred(&way, p);
             sim_thing_add(&kept, &way);
         }
-        replace(set, &kept);
+        sim_thing_replace(set, &kept);
     }
 }
 
@@ -586,7 +613,7 @@ void sim_state_lost(struct sim *w, struct sim_op *op)
     for (uint32_t s = t ? t->stand_count : 0; s-- > 0;) {
         struct sim_state_set *set = &t->stands[s].set, kept = { 0 };
         for (uint32_t i = 0; i < set->count; i++) {
-            struct sim_state_pred *p = find_pred(&set->ways[i], op->number);
+            struct sim_state_pred *p = sim_thing_find_pred(&set->ways[i], op->number);
             if (!p || !p->record)
                 sim_thing_add(&kept, &set->ways[i]);
         }
@@ -595,7 +622,7 @@ void sim_state_lost(struct sim *w, struct sim_op *op)
         if (kept.count == 0)
             sim_thing_drop(t, s);
         else
-            replace(set, &kept);
+            sim_thing_replace(set, &kept);
     }
 }
 
@@ -653,7 +680,7 @@ void sim_state_timers(struct sim *w)
             if (set->ways[i].state != PAWL_RESERVATION_OPEN ||
                 w->now.time < pawl_add_sat(set->ways[i].end, SIM_TICK))
                 sim_thing_add(&kept, &set->ways[i]);
-        replace(set, &kept);
+        sim_thing_replace(set, &kept);
     }
 }
 
@@ -669,12 +696,14 @@ void sim_state_crash(struct sim *w)
                 struct sim_state_way way = t->stands[s].set.ways[i];
                 for (uint32_t p = PREDS; p-- > 0;)
                     if (way.preds[p].op && !way.preds[p].record)
-                        clear_pred(&way, &way.preds[p]);
+                        sim_thing_clear_pred(&way, &way.preds[p]);
+                if (t->idem)
+                    sim_idem_crash(&way);
                 sim_thing_add(&all, &way);
             }
         while (t->stand_count > 1)
             sim_thing_drop(t, 0);
-        replace(current(t), &all);
+        sim_thing_replace(current(t), &all);
         t->stands[0].pos = 0;
     }
     sim_state_time(w);

@@ -13,9 +13,9 @@ static bool one_in(struct sim_state *s, uint64_t n) { return below(s, n) == 0; }
 
 /* --- what clients ask ------------------------------------------------------------------------ */
 
-static struct sim_op *submit(struct sim *w, struct sim_lane *lane, struct sim_thing *t,
-                             uint16_t type, const void *fixed, uint32_t fixed_bytes,
-                             const void *variable, uint32_t bytes)
+struct sim_op *sim_state_submit(struct sim *w, struct sim_lane *lane, struct sim_thing *t,
+                                uint16_t type, const void *fixed, uint32_t fixed_bytes,
+                                const void *variable, uint32_t bytes)
 {
     struct sim_op *op = sim_op_create(w, lane, type, fixed_bytes, bytes);
     const size_t head = sizeof(struct pawl_cmd);
@@ -57,7 +57,8 @@ static void submit_write(struct sim *w, struct sim_lane *lane, struct sim_thing 
         c.value_bytes = (uint32_t)below(s, 512);
         sim_body_fill(words + 2, c.value_bytes, (uint32_t)number);
     }
-    struct sim_op *op = submit(w, lane, t, PAWL_CMD_STATE, &c, sizeof c, words, 2 + c.value_bytes);
+    struct sim_op *op =
+        sim_state_submit(w, lane, t, PAWL_CMD_STATE, &c, sizeof c, words, 2 + c.value_bytes);
     op->expect_write = expect_write;
 }
 
@@ -68,8 +69,8 @@ static void submit_read(struct sim *w, struct sim_lane *lane, struct sim_thing *
     uint8_t id[16] = { 0 };
     memcpy(id, &t->id, sizeof t->id);
     c.key_bytes = t->id ? 16 : 2;
-    (void)submit(w, lane, t, PAWL_CMD_STATE_SCAN, &c, sizeof c,
-                 t->id ? (const void *)id : (const void *)t->name, c.key_bytes);
+    (void)sim_state_submit(w, lane, t, PAWL_CMD_STATE_SCAN, &c, sizeof c,
+                           t->id ? (const void *)id : (const void *)t->name, c.key_bytes);
 }
 
 static void submit_page(struct sim *w, struct sim_lane *lane)
@@ -80,7 +81,7 @@ static void submit_page(struct sim *w, struct sim_lane *lane)
             return;
     struct pawl_cmd_state_scan c = { .table = s->table.id, .max = 100, .op = PAWL_TABLE_PAGE };
     c.key_bytes = 1;
-    (void)submit(w, lane, NULL, PAWL_CMD_STATE_SCAN, &c, sizeof c, "k", 1);
+    (void)sim_state_submit(w, lane, NULL, PAWL_CMD_STATE_SCAN, &c, sizeof c, "k", 1);
     for (uint32_t k = 0; k < KEYS; k++)
         s->keys[k].open_ops++;
 }
@@ -95,10 +96,11 @@ static struct sim_op *submit_stock(struct sim *w, struct sim_lane *lane)
         struct pawl_cmd_state c = { .table = s->table.id, .op = PAWL_TABLE_PUT, .key_bytes = 5 };
         c.flags = PAWL_TABLE_AS_NUMBER;
         c.value_bytes = sizeof number;
-        return submit(w, lane, NULL, PAWL_CMD_STATE, &c, sizeof c, words, sizeof words);
+        return sim_state_submit(w, lane, NULL, PAWL_CMD_STATE, &c, sizeof c, words, sizeof words);
     }
     struct pawl_cmd_state_scan c = { .table = s->table.id, .op = PAWL_TABLE_GET, .key_bytes = 5 };
-    struct sim_op *op = submit(w, lane, NULL, PAWL_CMD_STATE_SCAN, &c, sizeof c, "stock", 5);
+    struct sim_op *op =
+        sim_state_submit(w, lane, NULL, PAWL_CMD_STATE_SCAN, &c, sizeof c, "stock", 5);
     op->counts = calloc(1, sizeof *op->counts);
     if (!op->counts)
         abort();
@@ -137,13 +139,18 @@ static void submit_move(struct sim *w, struct sim_lane *lane, struct sim_thing *
     } else if (what == PAWL_RESERVE_POST && one_in(s, 2)) {
         c.amount = 1 + below(s, (uint64_t)t->amount);
     }
-    (void)submit(w, lane, t, PAWL_CMD_RESERVE, &c, sizeof c, "stock", c.key_bytes);
+    (void)sim_state_submit(w, lane, t, PAWL_CMD_RESERVE, &c, sizeof c, "stock", c.key_bytes);
 }
 
 void sim_state_act(struct sim *w, struct sim_lane *lane)
 {
     struct sim_state *s = w->state;
-    if (!s || s->table.id == 0 || !one_in(s, 3))
+    if (!s || s->table.id == 0)
+        return;
+    struct sim_thing *idem = &s->idems[below(s, IDEMS)];
+    if (one_in(s, 6) && idem->open_ops < OPEN_MAX)
+        sim_idem_act(w, lane, idem);
+    if (!one_in(s, 3))
         return;
     struct sim_thing *key = &s->keys[below(s, KEYS)];
     uint64_t dice = below(s, 20);
@@ -207,14 +214,18 @@ void sim_state_begin(struct sim *w)
     s->table.options = (struct pawl_queue_options)PAWL_QUEUE_OPTIONS_INIT;
     s->table.options.mode = PAWL_TABLE;
     s->table.options.perm = 0777;
+    s->table.options.done_retention_ns = SIM_IDEM_RETAIN_NS;
     snprintf(s->table.name, sizeof s->table.name, "table");
-    for (uint32_t k = 0; k < KEYS; k++) {
+    for (uint32_t k = 0; k < KEYS + IDEMS; k++) {
+        bool idem = k >= KEYS;
+        struct sim_thing *t = idem ? &s->idems[k - KEYS] : &s->keys[k];
         struct sim_state_way none;
         memset(&none, 0, sizeof none);
-        snprintf(s->keys[k].name, sizeof s->keys[k].name, "k%u", k);
-        sim_thing_push(s, &s->keys[k]);
-        sim_thing_add(current(&s->keys[k]), &none);
-        s->keys[k].stands[0].pos = 0;
+        t->idem = idem;
+        snprintf(t->name, sizeof t->name, "%c%u", idem ? 'i' : 'k', idem ? k - KEYS : k);
+        sim_thing_push(s, t);
+        sim_thing_add(current(t), &none);
+        t->stands[0].pos = 0;
     }
 }
 
@@ -233,11 +244,14 @@ void sim_state_free(struct sim *w)
         return;
     for (uint32_t k = 0; k < KEYS; k++)
         thing_free(&s->keys[k]);
+    for (uint32_t k = 0; k < IDEMS; k++)
+        thing_free(&s->idems[k]);
     for (uint32_t i = 0; i < s->count; i++) {
         thing_free(s->reservations[i]);
         free(s->reservations[i]);
     }
     free(s->reservations);
+    free(s->deeds);
     sim_map_destroy(s->versions, NULL);
     free(s);
 }

@@ -57,6 +57,9 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return text != NULL && *text != 0 ? strtoull(text, NULL, 0) : otherwise;
 }
 
+static const char *const idem_names[PAWL_IDEM_FAILED + 1] = { "none",      "first", "in progress",
+                                                              "abandoned", "done",  "failed" };
+
 static int summary(const struct sim_totals *t)
 {
     printf("sim: %" PRIu64 " seeds, %" PRIu64 " operations, %" PRIu64 " answers, %" PRIu64
@@ -80,7 +83,10 @@ static int summary(const struct sim_totals *t)
     printf("units %" PRIu64 ": %" PRIu64 " repeated, %" PRIu64 " asked for (%" PRIu64
            " done, %" PRIu64 " fenced)\n",
            t->units, t->units_repeated, t->units_resolved, t->units_known, t->units_fenced);
-    printf("results:");
+    printf("idempotent operations told:");
+    for (uint32_t i = PAWL_IDEM_FIRST; i < PAWL_COUNT(t->idem_told); i++)
+        printf(" %s %" PRIu64, idem_names[i], t->idem_told[i]);
+    printf("\nresults:");
     for (int r = 0; r < 128; r++)
         if (t->results[r] != 0)
             printf(" %s %" PRIu64, pawl_strname(r - 100) + 5, t->results[r]);
@@ -97,6 +103,12 @@ static int summary(const struct sim_totals *t)
         printf("dedup keys did not meet: the run proves too little\n");
         missing++;
     }
+    for (uint32_t i = PAWL_IDEM_FIRST; i < PAWL_COUNT(t->idem_told); i++)
+        if (t->idem_told[i] == 0) {
+            printf("no idempotent operation was told to be %s: the run proves too little\n",
+                   idem_names[i]);
+            missing++;
+        }
     if (t->units_repeated == 0 || t->units_fenced == 0 || t->units_known == 0) {
         printf("ids were not repeated, fenced and found: the run proves too little\n");
         missing++;

@@ -100,6 +100,29 @@ static void a_copy_changes_nothing(void **state)
     end(w);
 }
 
+/* A lease of an earlier start of the machine is void. It is copied before there was room to say so,
+ * and the blocks that tell of that start are gone: it stays void. */
+static void a_void_lease_stays_so(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    uint64_t id = core_send(&w->a, w->q, "x").value;
+    struct core_delivery d =
+        core_receive_kind(&w->b, w->q, PAWL_LEASE_DETACHED, 3600 * PAWL_NS_S, 0);
+    core_restart(&w->s, false);
+    core_copy_all(&w->s);
+    pawl_core_verify(w->s.core);
+    core_restart(&w->s, true); /* no block of another boot is left */
+    core_client_open(&w->s, &w->a, 7);
+    core_client_open(&w->s, &w->b, 8);
+    assert_int_equal(core_query(&w->a, w->q, id).state, PAWL_STATE_READY);
+    assert_int_equal(core_ack(&w->b, &d).result, PAWL_E_LEASE_LOST);
+    d = core_receive(&w->b, w->q);
+    assert_int_equal(d.d.message, id);
+    assert_int_equal(core_ack(&w->b, &d).result, PAWL_OK);
+    end(w);
+}
+
 /* A refusal has written nothing: after a crash its command is decided anew, whatever the answer
  * told of others. */
 static void a_refusal_is_not_copied(void **state)
@@ -253,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_changes_nothing),
         cmocka_unit_test(a_refusal_is_not_copied),
+        cmocka_unit_test(a_void_lease_stays_so),
         cmocka_unit_test(copies_take_no_more_than_was_counted_as_live),
         cmocka_unit_test(a_copy_keeps_to_its_budget_and_to_the_room),
         cmocka_unit_test(records_between_copy_and_release_count_on_both_sides),
