@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the broker is, and the attach. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli.h"
 #include "units.h"
 
@@ -72,8 +75,37 @@ static bool socket_is_there(const struct cli *cli)
     return stat(cli_socket(cli), &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
+pid_t cli_lock_holder(const char *dir)
+{
+    char path[4200], text[32] = "";
+    snprintf(path, sizeof path, "%s/lock", dir);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
+    /* shared, and at once given back: a broker that starts in this moment tries again */
+    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0;
+    ssize_t n = held ? pread(fd, text, sizeof text - 1, 0) : 0;
+    close(fd);
+    return held ? (n > 0 ? (pid_t)atoi(text) : -1) : 0;
+}
+
+/* Not a matter of starting one: it is there. */
+static bool hangs(const struct cli *cli)
+{
+    pid_t holder = socket_is_there(cli) ? cli_lock_holder(cli_dir(cli)) : 0;
+    if (holder <= 0)
+        return false;
+    fprintf(stderr,
+            "pawl: %s: pid %d holds %s and does not answer at %s: it is starting, stopped or "
+            "overloaded, or --socket is not the one that it was given; `pawl doctor` says more\n",
+            pawl_strname(PAWL_E_BROKER_DOWN), (int)holder, cli_dir(cli), cli_socket(cli));
+    return true;
+}
+
 static int no_broker(const struct cli *cli)
 {
+    if (hangs(cli))
+        return CLI_REFUSED;
     fprintf(stderr, "pawl: %s: no broker at %s; start one with: pawld --dir %s",
             pawl_strname(PAWL_E_BROKER_DOWN), cli_socket(cli), cli_dir(cli));
     if (cli->socket || strncmp(cli_socket(cli), cli_dir(cli), strlen(cli_dir(cli))) != 0)
@@ -100,11 +132,14 @@ int cli_attach(struct cli *cli, struct pawl_options *options)
 
     uint32_t flags = o->flags;
     o->flags |= PAWL_OPEN_NO_WAIT;
+    uint64_t begun = pawl_clock_boot();
     rc = pawl_open(o, &cli->lane);
     o->flags = flags;
+    /* One that is there and hangs has taken all of the time. */
+    bool again = pawl_clock_boot() - begun < o->timeout_ns;
     /* A socket without a broker behind it is what a killed broker leaves: one may be coming back.
      * No socket at all: nobody ever was here, or he left for good. */
-    if (rc == PAWL_E_BROKER_DOWN && (cli->timeout_given || socket_is_there(cli))) {
+    if (rc == PAWL_E_BROKER_DOWN && again && (cli->timeout_given || socket_is_there(cli))) {
         if (cli->err_terminal)
             fprintf(stderr, "pawl: no broker at %s; waiting up to %s\n", o->socket,
                     cli_duration_human(o->timeout_ns, text));

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "pawl.h"
 
@@ -101,6 +102,8 @@ const char *cli_socket(const struct cli *cli);
 /* CLI_GO, or the exit code after a complaint about a variable that is set and names nothing: the
  * default in its place would be another broker than the one that was meant. */
 int cli_place_check(const struct cli *cli);
+/* The pid in DIR/lock if somebody holds it; 0 nobody, -1 not to be seen. */
+pid_t cli_lock_holder(const char *dir);
 
 /* Attaches, as `pawl COMMAND`. options: NULL, or with window, prefetch or a time-out of its own
  * (the user's --timeout wins); the rest of it is filled in. A socket that is not there is refused

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -104,21 +103,6 @@ static void check_answering(struct doctor *d, struct pawl *lane)
                    "%s: the same promises, slower", info.io);
 }
 
-/* The pid in DIR/lock if somebody holds it; 0 nobody, -1 not to be seen. */
-static pid_t lock_holder(const char *dir)
-{
-    char path[4200], text[32] = "";
-    snprintf(path, sizeof path, "%s/lock", dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
-    /* shared, and at once given back: a broker that starts in this moment tries again */
-    bool held = flock(fd, LOCK_SH | LOCK_NB) != 0;
-    ssize_t n = held ? pread(fd, text, sizeof text - 1, 0) : 0;
-    close(fd);
-    return held ? (n > 0 ? (pid_t)atoi(text) : -1) : 0;
-}
-
 static void check_broker(struct doctor *d)
 {
     struct pawl_options o = PAWL_OPTIONS_INIT;
@@ -137,7 +121,7 @@ static void check_broker(struct doctor *d)
         return;
     }
     doctor_say(d, DOCTOR_OK, "versions", NULL, "this program is %s", PAWL_VERSION);
-    pid_t holder = lock_holder(d->dir);
+    pid_t holder = cli_lock_holder(d->dir);
     snprintf(cure, sizeof cure, "start one with: pawld --dir %s", d->dir);
     if (rc != PAWL_E_BROKER_DOWN)
         doctor_say(d, DOCTOR_BAD, "broker", "see the name of the error in pawl(1)", "%s: %s",

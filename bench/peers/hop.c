@@ -7,12 +7,13 @@
 
 #include "peers.h"
 
-extern const struct peer_hop hop_pawl, hop_direct, hop_mq, hop_unix, hop_pipe, hop_zmq, hop_nng,
-    hop_boost, hop_boost_spin, hop_iceoryx;
+extern const struct peer_hop hop_pawl, hop_direct, hop_direct_asleep, hop_mq, hop_unix, hop_pipe,
+    hop_zmq, hop_nng, hop_boost, hop_boost_spin, hop_iceoryx;
 
 /* pawl first: it is measured again before each of the others. */
-static const struct peer_hop *const hops[] = { &hop_pawl,       &hop_direct, &hop_mq,  &hop_unix,
-                                               &hop_pipe,       &hop_zmq,    &hop_nng, &hop_boost,
+static const struct peer_hop *const hops[] = { &hop_pawl,       &hop_direct, &hop_direct_asleep,
+                                               &hop_mq,         &hop_unix,   &hop_pipe,
+                                               &hop_zmq,        &hop_nng,    &hop_boost,
                                                &hop_boost_spin, &hop_iceoryx };
 #define HOPS (sizeof(hops) / sizeof(hops[0]))
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* pawl's direct queues as a hop: one each way, by the public calls, each message leased and
- * acknowledged; a waiting side spins. The broker has no part in a message's way. */
+ * acknowledged; a waiting side spins, or sleeps. The broker has no part in a message's way. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,12 +15,13 @@ struct end {
 };
 
 static struct bench_broker broker;
+static uint64_t spin_ns; /* of the two ends, which are forked after prepare */
 
 static void version(char *out, size_t bytes) { snprintf(out, bytes, "%s", PAWL_VERSION); }
 
-static void prepare(const char *dir, int core)
+static void prepare(uint64_t spin, int core)
 {
-    (void)dir;
+    spin_ns = spin;
     struct bench_broker_options o = { .core = core };
     bench_broker_start(peer_bench, &broker, &o);
     struct pawl *lane = bench_client(&broker, NULL);
@@ -34,11 +35,23 @@ static void prepare(const char *dir, int core)
     pawl_close(lane);
 }
 
+static void prepare_spinning(const char *dir, int core)
+{
+    (void)dir;
+    prepare(10 * PAWL_NS_S, core);
+}
+
+static void prepare_asleep(const char *dir, int core)
+{
+    (void)dir;
+    prepare(0, core);
+}
+
 static void *open_end(const char *dir, int end)
 {
     (void)dir;
     struct end *e = malloc(sizeof(*e));
-    struct bench_client_options o = { .spin_ns = 10 * PAWL_NS_S };
+    struct bench_client_options o = { .spin_ns = spin_ns };
     if (e == NULL)
         bench_fail("no memory");
     e->lane = bench_client(&broker, &o);
@@ -50,8 +63,10 @@ static void *open_end(const char *dir, int end)
 static void send_one(void *h, const void *body, size_t n)
 {
     struct end *e = h;
+    struct pawl_send_options wait = PAWL_SEND_OPTIONS_INIT;
+    wait.wait_room_ns = 30 * PAWL_NS_S;
     int rc;
-    while ((rc = pawl_send(e->lane, e->out, body, n, NULL, NULL)) == PAWL_E_FULL)
+    while ((rc = pawl_send(e->lane, e->out, body, n, spin_ns ? NULL : &wait, NULL)) == PAWL_E_FULL)
         pawl_cpu_relax();
     bench_must(e->lane, rc, "direct send");
 }
@@ -83,7 +98,9 @@ static void done(const char *dir)
     bench_broker_remove(&broker);
 }
 
-const struct peer_hop hop_direct = {
-    "pawl, direct queue", "spins",   version, prepare, open_end, send_one,
-    receive_one,          close_end, done
-};
+const struct peer_hop hop_direct = { "pawl, direct queue", "spins",   version,
+                                     prepare_spinning,     open_end,  send_one,
+                                     receive_one,          close_end, done };
+const struct peer_hop hop_direct_asleep = { "pawl, direct queue", "asleep",  version,
+                                            prepare_asleep,       open_end,  send_one,
+                                            receive_one,          close_end, done };

@@ -151,7 +151,8 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
     case PAWL_E_NOT_SUPPORTED:
         if (subject)
             (void)snprintf(text, bytes,
-                           "%s: messages go to queues, state to tables; this is the other one",
+                           "%s is of another kind: messages go to queues, state to tables, and a "
+                           "direct queue has no keys, ids, times or records of its messages",
                            subject);
         break;
     case PAWL_E_LEASE_LOST:
@@ -170,10 +171,11 @@ void pawl_text_refusal(char *text, size_t bytes, int result, uint64_t value, con
         break;
     case PAWL_E_NOT_FOUND:
         if (subject)
-            (void)snprintf(text, bytes,
-                           "no queue %s, or not yours to see: `pawl list` shows those that there "
-                           "are",
-                           subject);
+            (void)snprintf(
+                text, bytes,
+                "no queue or table %s, or not yours to see: `pawl list` shows those that "
+                "there are",
+                subject);
         else
             (void)snprintf(text, bytes,
                            "no delivery has this token, or it was another user's: tokens come from "

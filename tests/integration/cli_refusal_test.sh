@@ -17,9 +17,9 @@ for c in stat drop query dead peek pause resume purge alter; do
     expect 1 'PAWL_E_NOT_FOUND: no queue "x", or not yours to see; those that there are: pawl list' pawl $c x
 done
 for c in query cancel restore; do
-    expect 1 'PAWL_E_NOT_FOUND: no queue x, or not yours to see: `pawl list`' pawl $c x --id 7
+    expect 1 'PAWL_E_NOT_FOUND: no queue or table x, or not yours to see: `pawl list`' pawl $c x --id 7
 done
-expect 1 'PAWL_E_NOT_FOUND: no queue x' pawl ack --queue x --id 7
+expect 1 'PAWL_E_NOT_FOUND: no queue or table x' pawl ack --queue x --id 7
 expect 0 'created "q"' pawl create q
 expect 0 'there already' pawl create q
 expect 1 'PAWL_E_EXISTS' pawl create q --lease 1m
@@ -288,7 +288,7 @@ fi
 
 say "a broker that does not answer"
 kill -STOP "$BROKER"
-expect 1 'PAWL_E_(DEADLINE|BROKER_DOWN)' pawl --timeout 200ms list
+expect 1 "PAWL_E_BROKER_DOWN: pid $BROKER holds $D and does not answer.*stopped" pawl --timeout 200ms list
 kill -CONT "$BROKER"
 expect 0 '' pawl list
 expect 0 '^pawl_|^[a-z_]+ [0-9]+' pawl metrics

@@ -191,7 +191,7 @@ static void refusals_say_what_and_what_to_do(void **state)
     pawl_text_refusal(text, sizeof text, PAWL_E_STATE, PAWL_STATE_PURGED, NULL);
     assert_non_null(strstr(text, "PURGED"));
     pawl_text_refusal(text, sizeof text, PAWL_E_NOT_FOUND, 0, "orders");
-    assert_non_null(strstr(text, "no queue orders, or not yours to see: `pawl list`"));
+    assert_non_null(strstr(text, "no queue or table orders, or not yours to see: `pawl list`"));
     pawl_text_refusal(text, sizeof text, PAWL_E_FULL, 99999, NULL);
     assert_true(text[0] != '\0');
 }
