@@ -64,8 +64,8 @@ struct pawl_core *pawl_core_create(const struct pawl_core_options *options,
         return NULL;
     c->options = *options;
     c->port = *port;
-    c->budget =
-        (struct pawl_budget){ port->memory_map, port->memory_unmap, port->ctx, 0, UINT64_MAX };
+    c->budget = (struct pawl_budget){ port->memory_map, port->memory_unmap, port->ctx, 0,
+                                      UINT64_MAX,       port->memory_touch };
     c->tombstones_max = options->memory_bytes / 4 / sizeof(struct pawl_core_message);
     c->segment_shift = (uint32_t)__builtin_ctzll(options->segment_bytes);
     uint64_t reserve = pawl_max_u64(options->memory_bytes / 16, SEND_RESERVE_MIN);

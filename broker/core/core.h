@@ -80,6 +80,8 @@ struct pawl_core_port {
     void *(*memory_map)(void *ctx, size_t bytes); /* zeroed pages for the pools, or NULL; never
                                                      unmapped before destroy */
     void (*memory_unmap)(void *ctx, void *p, size_t bytes);
+    /* Of what was mapped, these pages are about to be written. A hint; NULL: none. */
+    void (*memory_touch)(void *ctx, void *p, size_t bytes);
 };
 
 struct pawl_core_options {

@@ -185,6 +185,9 @@ uint32_t pawl_payload_take(struct pawl_payload *payload, uint32_t bytes)
     } else {
         offset = s->never_used;
         s->never_used += size;
+        if (s->never_used > s->touched)
+            s->touched = (uint32_t)pawl_budget_touch(payload->budget, s->base, s->touched,
+                                                     s->never_used, SLAB_BYTES);
     }
     s->used++;
     if (s->free_first == 0 && s->never_used + size > SLAB_BYTES)
@@ -203,8 +206,10 @@ static void slab_empty(struct pawl_payload *payload, uint32_t n)
     list_drop(p, n);
     if (p->empty_count < EMPTY_MAX) {
         uint8_t *base = s->base;
+        uint32_t touched = s->touched;
         memset(s, 0, sizeof *s);
         s->base = base;
+        s->touched = touched;
         s->next = p->empty;
         p->empty = n;
         p->empty_count++;

@@ -21,6 +21,7 @@ struct pawl_slab {
     uint32_t free_first; /* offset / UNIT + 1 of a free block, chained inside; 0: none */
     uint32_t never_used; /* bytes cut so far */
     uint32_t used;       /* blocks */
+    uint32_t touched;    /* bytes whose pages are there */
     uint16_t class;
     uint16_t listed;
 };

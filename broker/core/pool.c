@@ -20,6 +20,23 @@ void pawl_budget_unmap(struct pawl_budget *budget, void *p, size_t bytes)
     budget->unmap(budget->ctx, p, bytes);
 }
 
+#define TOUCH_MIN 16384u
+#define TOUCH_MAX 262144u
+
+size_t pawl_budget_touch(const struct pawl_budget *budget, void *base, size_t touched, size_t need,
+                         size_t bytes)
+{
+    size_t more = touched < TOUCH_MIN ? TOUCH_MIN : touched > TOUCH_MAX ? TOUCH_MAX : touched;
+    size_t end = touched + (more & ~(size_t)(TOUCH_MIN - 1));
+    if (end < need)
+        end = (need + TOUCH_MIN - 1) & ~(size_t)(TOUCH_MIN - 1);
+    if (end > bytes)
+        end = bytes;
+    if (budget->touch)
+        budget->touch(budget->ctx, (uint8_t *)base + touched, end - touched);
+    return end;
+}
+
 static size_t chunk_bytes(const struct pawl_pool *pool)
 {
     return (size_t)pool->entry_bytes << pool->chunk_shift;
@@ -82,6 +99,10 @@ uint32_t pawl_pool_take(struct pawl_pool *pool)
         if (pool->never_used >= (uint64_t)pool->chunk_count << pool->chunk_shift && !grow(pool))
             return 0;
         number = pool->never_used++;
+        size_t need = (size_t)pool->never_used * pool->entry_bytes;
+        if (need > pool->touched)
+            pool->touched = pawl_budget_touch(pool->budget, pool->base, pool->touched, need,
+                                              pool->chunk_count * chunk_bytes(pool));
     }
     pool->used++;
     return number;

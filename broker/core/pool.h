@@ -20,7 +20,15 @@ struct pawl_budget {
     void (*unmap)(void *ctx, void *p, size_t bytes);
     void *ctx;
     uint64_t used, limit; /* bytes; while recovery loads what was accepted, limit is UINT64_MAX */
+    /* Of what is mapped, these pages are about to be written: they may all be brought now. NULL:
+     * they come one by one, each by a fault, which costs a microsecond and more on a virtual
+     * machine: a sixth of a life that leaves something behind. */
+    void (*touch)(void *ctx, void *p, size_t bytes);
 };
+/* `touched` of the bytes behind base have been; the next that are needed end at `need`, and there
+ * are `bytes`. Returns what has been after this. It doubles, so that a small pool stays small. */
+size_t pawl_budget_touch(const struct pawl_budget *budget, void *base, size_t touched, size_t need,
+                         size_t bytes);
 void *pawl_budget_map(struct pawl_budget *budget, size_t bytes); /* NULL: over the limit, or none */
 void pawl_budget_unmap(struct pawl_budget *budget, void *p, size_t bytes);
 
@@ -34,6 +42,7 @@ struct pawl_pool {
     uint32_t chunk_count;
     uint32_t free_first; /* chained through the first four bytes of free entries */
     uint32_t never_used; /* first number never given out */
+    size_t touched;      /* bytes whose pages are there */
     uint32_t used;
 };
 

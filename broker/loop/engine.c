@@ -125,6 +125,14 @@ static void port_memory_unmap(void *ctx, void *p, size_t bytes)
     (void)munmap(p, bytes);
 }
 
+static void port_memory_touch(void *ctx, void *p, size_t bytes)
+{
+    (void)ctx;
+    /* Where it fails (memory is short, a limit of the group) the pages come by faults, or not, as
+     * they would have. */
+    (void)madvise(p, bytes, MADV_POPULATE_WRITE);
+}
+
 /* --- open and close -------------------------------------------------------------------------- */
 
 /* The core must know the size of a segment, which an existing log says for itself: so the core is
@@ -144,6 +152,7 @@ static int core_ensure(struct pawl_engine *e)
         .answer = port_answer,
         .memory_map = port_memory_map,
         .memory_unmap = port_memory_unmap,
+        .memory_touch = port_memory_touch,
     };
     PAWL_ASSERT(pawl_is_pow2(e->info->segment_bytes));
     e->core_options.segment_bytes = e->info->segment_bytes;
