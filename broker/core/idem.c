@@ -212,6 +212,8 @@ static void apply(struct pawl_core *core, uint32_t n, const struct pawl_idem_rec
     e->lane = r->lane;
     e->state = r->state;
     e->lsn = 0;
+    if (e->state != PAWL_IDEM_IN_PROGRESS)
+        e->pending = 0; /* an answer may be on its way still: there is no lease that it begins */
     if (e->state == PAWL_IDEM_DONE || e->state == PAWL_IDEM_FAILED)
         e->lsn = r->lsn ? r->lsn : lsn;
     if (e->state == PAWL_IDEM_IN_PROGRESS && r->session)
