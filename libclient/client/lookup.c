@@ -21,6 +21,11 @@ static int run(struct pawl *lane, const char *queue, uint16_t type, const void *
         rc = pawl_queue_find(lane, queue, pawl_add_sat(now, lane->timeout_ns), &q);
         if (rc != PAWL_OK)
             return rc;
+        if (q->mode == PAWL_DIRECT) /* nothing would be found, whatever is in it */
+            return pawl_call_refuse(lane, PAWL_E_NOT_SUPPORTED,
+                                    "%s is a direct queue: the broker sees the dead ones of its "
+                                    "messages, by pawl_scan() and `pawl dead`",
+                                    queue);
         uint64_t until = pawl_add_sat(pawl_add_sat(now, wait_ns), lane->timeout_ns);
         lane->data_bytes = 0;
         pawl_op_single(lane);

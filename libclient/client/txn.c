@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "client/data.h"
+#include "client/direct.h"
 #include "client/lane.h"
 
 #define ROW_BYTES_MAX (16u << 20)
@@ -216,6 +217,9 @@ static int settle(struct pawl_txn *txn, uint16_t type, const struct pawl_token *
                   uint64_t time_ns, uint32_t flags, const void *text, size_t text_bytes)
 {
     int rc = pawl_settle_arguments(txn->lane, type, token, flags, text, text_bytes);
+    if (rc == PAWL_OK && pawl_token_is_direct(token))
+        rc = pawl_call_refuse(txn->lane, PAWL_E_NOT_SUPPORTED,
+                              "a direct queue has no transactions: settle this one by itself");
 #ifdef PAWL_BUG_TXN_BLOB_DROPPED
     text_bytes = 0;
 #endif

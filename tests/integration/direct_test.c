@@ -276,6 +276,16 @@ static void refused_by_name(void)
     harness_check_rc(pawl_ack_result(lane, &m.token, 0, "r", 1), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_ack(lane, &m.token, PAWL_ACK_IF_UNCLAIMED), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_cancel(lane, "refuse", m.id), PAWL_E_NOT_SUPPORTED);
+    struct pawl_txn *settles;
+    harness_check_rc(pawl_txn_begin(lane, NULL, &settles), PAWL_OK);
+    harness_check_rc(pawl_txn_ack(settles, &m.token, 0), PAWL_E_NOT_SUPPORTED);
+    harness_check(strstr(pawl_last_text(lane), "no transactions"));
+    pawl_txn_rollback(settles);
+    struct pawl_record record = { .size = sizeof record };
+    harness_check_rc(pawl_query_key(lane, "refuse", "k", 1, &record), PAWL_E_NOT_SUPPORTED);
+    int32_t found;
+    harness_check_rc(pawl_query_batch(lane, "refuse", &m.id, 1, &record, &found, NULL),
+                     PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_queue_purge(lane, "refuse", NULL), PAWL_E_NOT_SUPPORTED);
     harness_check_rc(pawl_queue_pause(lane, "refuse"), PAWL_E_NOT_SUPPORTED);
     struct pawl_txn *txn;
